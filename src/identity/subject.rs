@@ -1,0 +1,67 @@
+//! Who is limited.
+
+use std::fmt;
+
+/// The longest user id, in bytes of UTF-8.
+const MAX_ID_BYTES: usize = 256;
+
+/// Who is limited: a user, or an address.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A user by id: 1 … 256 bytes of UTF-8 without control characters, compared byte by byte.
+    User(Box<str>),
+    /// A user by API key: the first 32 hex digits of its hash. The key itself is a secret and is nowhere kept.
+    ApiKey(Box<str>),
+    /// An address, or an IPv6 prefix, in its canonical form; `unknown` for all that cannot be read.
+    Address(Box<str>),
+    /// All anonymous traffic together.
+    Anonymous,
+}
+
+impl Subject {
+    /// The user with this id.
+    ///
+    /// # Errors
+    /// When the id is empty, longer than 256 bytes, or has a control character in it.
+    pub fn user(id: &str) -> Result<Self, InvalidUserId> {
+        if id.is_empty() {
+            return Err(InvalidUserId::Empty);
+        }
+        if id.len() > MAX_ID_BYTES {
+            return Err(InvalidUserId::TooLong { bytes: id.len() });
+        }
+        if id.chars().any(char::is_control) {
+            return Err(InvalidUserId::ControlCharacter);
+        }
+        Ok(Self::User(id.into()))
+    }
+}
+
+/// As in answers and logs: the id of a user as it came, others with the prefix of their kind.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(id) => f.write_str(id),
+            Self::ApiKey(hash) => write!(f, "key:{hash}"),
+            Self::Address(address) => write!(f, "ip:{address}"),
+            Self::Anonymous => f.write_str("anon:"),
+        }
+    }
+}
+
+/// Why a user id is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidUserId {
+    /// It has no bytes.
+    #[error("a user id must not be empty")]
+    Empty,
+    /// It has more than 256 bytes.
+    #[error("a user id has at most {MAX_ID_BYTES} bytes, this one has {bytes}")]
+    TooLong {
+        /// How many it has.
+        bytes: usize,
+    },
+    /// It has a control character in it.
+    #[error("a user id must not contain control characters")]
+    ControlCharacter,
+}

@@ -1,0 +1,23 @@
+//! Weir: a rate limiter for many instances together. May this user do this now, and if not, when?
+//!
+//! It reads as one sentence: a *subject* has a *policy*; a *store* keeps the subject's state; one pure function *decides*;
+//! every door (JSON, forward-auth, middleware) translates to and from that *decision*. Everything else is an edge.
+//!
+//! # Layout
+//!
+//! - [`limit`]: decides. Pure: time and state are arguments.
+//! - [`identity`]: who is asking. Pure.
+//! - [`store`]: where state lives: this process's memory, or Redis (whose script in `lua/` is the twin of [`limit`]).
+//! - [`config`]: `limit.yaml`, from text to something that may be relied on.
+//! - [`limiter`]: the one path that every door uses: identity, policy, store, decision, metrics.
+//! - [`http`], [`server`]: the service.
+//! - [`simulate`]: replays of traces and access logs.
+//! - [`telemetry`]: logs and metrics.
+//! - [`clock`]: the only place that reads time.
+
+pub mod clock;
+pub mod config;
+pub mod identity;
+pub mod limit;
+pub mod limiter;
+pub mod store;

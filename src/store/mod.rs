@@ -1,0 +1,54 @@
+//! Where the state of subjects lives. A store fetches, decides and keeps in one indivisible step; what it decides is
+//! [`limit`](crate::limit)'s business alone.
+//!
+//! Every store passes the same contract (`tests/store_contract.rs`). Failure handling, faults and delays come as
+//! decorators of [`Store`], not as mocks of it.
+
+mod error;
+mod key;
+mod memory;
+mod redis;
+
+use async_trait::async_trait;
+
+pub use error::{ErrorKind, StoreError};
+pub use key::Key;
+pub use memory::MemoryStore;
+pub use self::redis::{RedisOptions, RedisStore};
+
+use crate::limit::{Decision, Micros, Policy, Units};
+
+/// One question to a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// Whose state.
+    pub key: &'a Key,
+    /// The policy that applies to it now.
+    pub policy: &'a Policy,
+    /// What the request takes; 0 asks without taking.
+    pub cost: Units,
+    /// The time to decide for: nothing in service (the store's own clock), given in tests and replays.
+    pub at: Option<Micros>,
+}
+
+/// Keeps the state of subjects and decides on it.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Decides one request. Charged exactly when the answer says that it was admitted (and not in shadow refused).
+    ///
+    /// # Errors
+    /// When the store cannot say. The request may have been charged unless its `did_not_run` is set.
+    async fn decide(&self, ask: Ask<'_>) -> Result<Decision, StoreError>;
+
+    /// Forgets the state of a subject: full bucket, empty window, no load, closed breaker.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    async fn reset(&self, key: &Key, policy: &Policy) -> Result<(), StoreError>;
+
+    /// Whether the store answers at all.
+    ///
+    /// # Errors
+    /// When it does not.
+    async fn ping(&self) -> Result<(), StoreError>;
+}
