@@ -13,8 +13,10 @@
 //! - [`http`], [`server`]: the service.
 //! - [`simulate`]: replays of traces and access logs.
 //! - [`telemetry`]: logs and metrics.
+//! - [`cli`]: the commands.
 //! - [`clock`]: the only place that reads time.
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod identity;

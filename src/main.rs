@@ -1,1 +1,7 @@
-fn main(){}
+//! The `weir` binary: see `weir --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    weir::cli::main()
+}

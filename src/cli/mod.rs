@@ -1,0 +1,79 @@
+//! The command line: arguments in, exit code out. The only place that reads the environment.
+//!
+//! Data goes to stdout, everything else to stderr. A failure is one `error:` line and, where there is something to do about
+//! it, a `hint:` line.
+
+mod check_config;
+mod serve;
+mod simulate;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A rate limiter for many instances together.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the service.
+    Serve(serve::Args),
+    /// Check a limit.yaml and say everything that is wrong with it.
+    CheckConfig(check_config::Args),
+    /// Replay a trace or an access log and say who would have been refused.
+    Simulate(simulate::Args),
+}
+
+/// Why a command failed, for a person.
+#[derive(Debug)]
+pub struct Failure {
+    /// What went wrong: lowercase, no full stop.
+    pub error: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure that explains itself.
+    pub fn new(error: impl fmt::Display) -> Self {
+        Self { error: error.to_string(), hint: None }
+    }
+
+    /// With what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Runs the command that the process was started with. Exit codes: 0; 1, it failed; 2, the arguments are wrong (clap's own).
+#[must_use]
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Serve(args) => serve::run(args),
+        Command::CheckConfig(args) => check_config::run(args),
+        Command::Simulate(args) => simulate::run(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            report(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "this is where failures reach a person")]
+fn report(failure: &Failure) {
+    eprintln!("error: {}", failure.error);
+    if let Some(hint) = &failure.hint {
+        eprintln!("hint: {hint}");
+    }
+}

@@ -1,0 +1,8 @@
+use super::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {}
+
+pub(super) fn run(_args: Args) -> Result<(), Failure> {
+    Err(Failure::new("not built yet"))
+}
