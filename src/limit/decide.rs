@@ -25,10 +25,8 @@ pub struct State {
 /// that the clock was corrected.
 #[must_use]
 pub fn decide(policy: &Policy, state: &mut State, now: Micros, cost: Units) -> Decision {
-    match policy.mode {
-        Mode::Bypass => return Decision::without_state(None, now),
-        Mode::Block => return Decision::without_state(Some(Reason::Blocked), now),
-        Mode::Enforce | Mode::Shadow => {}
+    if let Some(decision) = without_state(policy, now) {
+        return decision;
     }
     if never_fits(policy, cost) {
         let peek = assess(policy, state, now, 0);
@@ -41,6 +39,16 @@ pub fn decide(policy: &Policy, state: &mut State, now: Micros, cost: Units) -> D
         state.commit(policy, &assessed, if refusal.is_none() { cost } else { 0 });
     }
     assessed.answer(policy, refusal)
+}
+
+/// The answer of a policy that needs no state: `bypass` and `block`.
+#[must_use]
+pub const fn without_state(policy: &Policy, now: Micros) -> Option<Decision> {
+    match policy.mode {
+        Mode::Bypass => Some(Decision::without_state(None, now)),
+        Mode::Block => Some(Decision::without_state(Some(Reason::Blocked), now)),
+        Mode::Enforce | Mode::Shadow => None,
+    }
 }
 
 /// A cost above a limit that always counts.

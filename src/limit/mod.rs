@@ -15,7 +15,7 @@ mod policy;
 mod window;
 
 pub use bucket::Bucket;
-pub use decide::{State, decide};
+pub use decide::{State, decide, without_state};
 pub use decision::{Decision, Limit, Quota, Reason, Violations, Wait};
 pub use load::{Breaker, Load};
 pub use policy::{Algorithm, Field, Kind, Mode, Part, Policy, Precision, Problem, Value, Warning, WhileOpen};

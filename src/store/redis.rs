@@ -1,14 +1,161 @@
-//! State in Redis, shared by all instances.
+//! State in Redis, shared by all instances. Each decision is one call of the script in `lua/`, which is the twin of
+//! [`limit`](crate::limit): it reads the server's clock, decides, and writes, in one indivisible step.
+//!
+//! Decisions travel on one multiplexed connection per worker thread ([`lane`]), which carries many at once; everything else
+//! uses a small pool ([`pool`]). Nothing is ever sent twice, but for one case: `NOSCRIPT` says that nothing ran.
+
+mod error;
+mod lane;
+mod pool;
+mod script;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::{AsyncConnectionConfig, Client, Cmd, Value};
+
+use super::{Ask, ErrorKind, Key, Store, StoreError};
+use crate::clock::unix_micros;
+use crate::limit::{Decision, Policy, without_state};
+use error::store_error;
+use lane::Lane;
+use script::Script;
+
 /// How to reach Redis.
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
-    /// `redis://…`, `rediss://…`, `redis+unix://…`.
+    /// `redis://[user[:password]@]host[:port][/db]` or `redis+unix:///path[?db=n]`.
     pub url: String,
-    /// What stands before every key.
+    /// What stands before every key, without the colon.
     pub prefix: String,
-    /// The most a decision may take.
+    /// The most that one call may take, connecting included.
     pub deadline: Duration,
 }
-/// State in Redis.
-pub struct RedisStore;
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self { url: "redis://127.0.0.1:6379".to_owned(), prefix: "ratelimit".to_owned(), deadline: Duration::from_millis(100) }
+    }
+}
+
+/// Keeps state in Redis.
+pub struct RedisStore {
+    client: Client,
+    connection: AsyncConnectionConfig,
+    prefix: Box<str>,
+    deadline: Duration,
+    script: Script,
+    lanes: RwLock<HashMap<ThreadId, Arc<Lane>>>,
+    pool: pool::Pool,
+    corrupt_states: AtomicU64,
+}
+
+impl RedisStore {
+    /// A store that connects when it is first asked.
+    ///
+    /// # Errors
+    /// When the URL is none.
+    pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
+        let RedisOptions { url, prefix, deadline } = options;
+        let client = Client::open(url).map_err(|error| StoreError::not_run(ErrorKind::Denied, format!("bad url: {error}")))?;
+        let connection = AsyncConnectionConfig::new().set_connection_timeout(Some(deadline)).set_response_timeout(Some(deadline));
+        let pool = pool::open(client.clone(), connection.clone(), deadline);
+        Ok(Self { client, connection, prefix: prefix.into(), deadline, script: Script::new(), lanes: RwLock::default(), pool, corrupt_states: AtomicU64::new(0) })
+    }
+
+    /// The Redis keys of a subject's state under `policy`: its hash, and the policy's own window if it has one.
+    #[must_use]
+    pub fn state_keys(&self, key: &Key, policy: &Policy) -> Vec<String> {
+        script::state_keys(&self.prefix, key, policy)
+    }
+
+    /// How many decisions met stored state that was none of theirs (rubbish, a wrong type), and replaced it.
+    #[must_use]
+    pub fn corrupt_states(&self) -> u64 {
+        self.corrupt_states.load(Ordering::Relaxed)
+    }
+
+    /// Deletes every key under this store's prefix, a bounded batch at a time: what a replay leaves behind.
+    ///
+    /// # Errors
+    /// When Redis cannot be reached. Some keys may be gone by then.
+    pub async fn delete_all(&self) -> Result<(), StoreError> {
+        let pattern = format!("{}:*", escape_glob(&self.prefix));
+        let mut cursor = 0_u64;
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1_000);
+            let (next, keys): (u64, Vec<String>) = self.pooled(&scan).await?;
+            if !keys.is_empty() {
+                let mut unlink = redis::cmd("UNLINK");
+                unlink.arg(&keys);
+                let _: i64 = self.pooled(&unlink).await?;
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    /// One command on the pool.
+    async fn pooled<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        pool::query(&self.pool, command).await
+    }
+
+    /// The connection of this thread.
+    fn lane(&self) -> Arc<Lane> {
+        let id = thread::current().id();
+        if let Some(lane) = self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            return Arc::clone(lane);
+        }
+        let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(lanes.entry(id).or_default())
+    }
+
+    /// Runs the script. A server that does not know it has run nothing: it is then sent whole, which also teaches it.
+    async fn run(&self, ask: Ask<'_>) -> Result<Value, StoreError> {
+        let lane = self.lane();
+        let send = async |command: &Cmd| lane.send(&self.client, &self.connection, self.deadline, command).await;
+        match send(&self.script.by_hash(&self.prefix, ask)).await {
+            Err(error) if error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoScript) => {
+                send(&self.script.whole(&self.prefix, ask)).await.map_err(|error| store_error(&error))
+            }
+            answer => answer.map_err(|error| store_error(&error)),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn decide(&self, ask: Ask<'_>) -> Result<Decision, StoreError> {
+        if let Some(decision) = without_state(ask.policy, ask.at.unwrap_or_else(unix_micros)) {
+            return Ok(decision);
+        }
+        let answer = script::answer(&self.run(ask).await?, ask.policy)?;
+        if answer.state_was_corrupt {
+            self.corrupt_states.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(key = ask.key.as_str(), "stored state was none of ours: it counted as missing and is replaced");
+        }
+        Ok(answer.decision)
+    }
+
+    async fn reset(&self, key: &Key, policy: &Policy) -> Result<(), StoreError> {
+        let mut unlink = redis::cmd("UNLINK");
+        unlink.arg(self.state_keys(key, policy));
+        self.pooled::<i64>(&unlink).await.map(drop)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.pooled::<String>(&redis::cmd("PING")).await.map(drop)
+    }
+}
+
+/// A prefix as the literal part of a `MATCH` pattern.
+fn escape_glob(text: &str) -> String {
+    text.chars().flat_map(|c| if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') { vec!['\\', c] } else { vec![c] }).collect()
+}

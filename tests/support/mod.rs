@@ -2,4 +2,6 @@
 #![allow(dead_code, reason = "every test binary compiles all of it and uses a part")]
 #![allow(missing_docs, clippy::must_use_candidate, reason = "test code: names say it")]
 
+pub mod random;
+pub mod redis;
 pub mod vectors;

@@ -1,0 +1,129 @@
+//! The script's text, its one argument, and its answer.
+
+use redis::{Cmd, Value};
+
+use super::super::{Ask, ErrorKind, Key, StoreError};
+use crate::limit::{Algorithm, Decision, Limit, Micros, Mode, Policy, Precision, Quota, Reason, Units, Violations, Wait, WhileOpen};
+
+/// Assembled in the order of use: every file is the twin of one in `src/limit/`.
+const TEXT: &str = concat!(
+    include_str!("../../../lua/policy.lua"),
+    include_str!("../../../lua/bucket.lua"),
+    include_str!("../../../lua/load.lua"),
+    include_str!("../../../lua/window/exact.lua"),
+    include_str!("../../../lua/window/sliced.lua"),
+    include_str!("../../../lua/window.lua"),
+    include_str!("../../../lua/decide.lua"),
+);
+
+/// The deciding script.
+pub(super) struct Script {
+    hash: String,
+}
+
+impl Script {
+    pub(super) fn new() -> Self {
+        Self { hash: redis::Script::new(TEXT).get_hash().to_owned() }
+    }
+
+    /// The call for a server that knows the script.
+    pub(super) fn by_hash(&self, prefix: &str, ask: Ask<'_>) -> Cmd {
+        call("EVALSHA", &self.hash, prefix, ask)
+    }
+
+    /// The call for one that does not.
+    pub(super) fn whole(&self, prefix: &str, ask: Ask<'_>) -> Cmd {
+        call("EVAL", TEXT, prefix, ask)
+    }
+}
+
+fn call(name: &str, script: &str, prefix: &str, ask: Ask<'_>) -> Cmd {
+    let mut command = redis::cmd(name);
+    let keys = state_keys(prefix, ask.key, ask.policy);
+    command.arg(script).arg(keys.len()).arg(keys).arg(argument(ask).as_slice());
+    command
+}
+
+/// The subject's hash, and the policy's own window.
+pub(super) fn state_keys(prefix: &str, key: &Key, policy: &Policy) -> Vec<String> {
+    let key = key.as_str();
+    let mut keys = vec![format!("{prefix}:token:{key}")];
+    if policy.uses_window() {
+        keys.push(match policy.precision() {
+            Precision::Exact => format!("{prefix}:window:{key}"),
+            Precision::Sliced { width } => format!("{prefix}:slices:{key}:{width}"),
+        });
+    }
+    keys
+}
+
+/// Policy and question, packed: nine doubles and three bytes, little-endian, in the order of `lua/policy.lua`.
+fn argument(ask: Ask<'_>) -> Vec<u8> {
+    let policy = ask.policy;
+    let width = match policy.precision() {
+        Precision::Exact => 0,
+        Precision::Sliced { width } => width,
+    };
+    let algorithm = match policy.algorithm() {
+        Algorithm::Hybrid => 0,
+        Algorithm::TokenBucket => 1,
+        Algorithm::SlidingWindow => 2,
+    };
+    let mut packed = Vec::with_capacity(75);
+    let numbers = [
+        policy.tokens_per_second(),
+        policy.bucket_capacity() as f64,
+        policy.window() as f64,
+        policy.window_limit() as f64,
+        width as f64,
+        policy.trip_point(),
+        policy.cooldown() as f64,
+    ];
+    packed.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    packed.extend([algorithm, u8::from(policy.while_open() == WhileOpen::Window), u8::from(policy.mode() == Mode::Shadow)]);
+    packed.extend((ask.cost as f64).to_le_bytes());
+    packed.extend(ask.at.map_or(-1.0, |at| at as f64).to_le_bytes());
+    packed
+}
+
+/// What the script says.
+pub(super) struct Answer {
+    pub decision: Decision,
+    /// Stored state was rubbish and counted as missing.
+    pub state_was_corrupt: bool,
+}
+
+/// The answer: flags, reason, then wait, remaining, reset and time as doubles.
+pub(super) fn answer(answer: &Value, policy: &Policy) -> Result<Answer, StoreError> {
+    let unexpected = || StoreError::new(ErrorKind::Unexpected, "the script's answer is none");
+    let Value::BulkString(packed) = answer else { return Err(unexpected()) };
+    let [flags, reason, numbers @ ..] = packed.as_slice() else { return Err(unexpected()) };
+    let (numbers, []) = numbers.as_chunks::<8>() else { return Err(unexpected()) };
+    let [wait, remaining, reset_after, decided_at] = *numbers else { return Err(unexpected()) };
+    let flag = |bit: u8| flags & (1 << bit) != 0;
+    let (binding, limit) = if flag(5) { (Limit::Window, policy.window_limit()) } else { (Limit::Bucket, policy.bucket_capacity()) };
+    let wait = whole(wait);
+    let decision = Decision {
+        admitted: flag(0),
+        reason: match reason {
+            0 => None,
+            1 => Some(Reason::Bucket),
+            2 => Some(Reason::Window),
+            3 => Some(Reason::CostExceedsLimit),
+            _ => return Err(unexpected()),
+        },
+        retry_after: if wait < 0 { Wait::Never } else { Wait::For(wait) },
+        quota: Some(Quota { binding, limit, remaining: Units::try_from(whole(remaining)).unwrap_or(0), reset_after: whole(reset_after) }),
+        breaker_open: flag(1),
+        breaker_opened: flag(2),
+        violations: Violations { bucket: flag(3), window: flag(4) },
+        decided_at: whole(decided_at),
+    };
+    Ok(Answer { decision, state_was_corrupt: flag(6) })
+}
+
+/// A whole number that travelled as a double.
+#[expect(clippy::cast_possible_truncation, reason = "the script packs whole numbers within a double's exact range; others saturate")]
+fn whole(packed: [u8; 8]) -> Micros {
+    f64::from_le_bytes(packed) as Micros
+}
