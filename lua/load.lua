@@ -1,27 +1,27 @@
--- The load of a subject, and the breaker that it opens. Twin: src/limit/load.rs.
+-- The load of the subject, and the breaker that it opens. Twin: src/limit/load.rs.
 
-local load_second, load_current, load_previous, open_until
-
-local function load_rolled(now)
-  local second = math.floor(now / US)
-  if second == load_second then return end
-  load_previous = second == load_second + 1 and load_current or 0
-  load_current = 0
-  load_second = second
+local second = floor(now / US)
+local share = 1 - (now - second * US) / US
+local load_current, load_previous, open_until, expires_at = 0, 0, 0, 0
+local packed = stored[3]
+if packed then
+  local size = #packed
+  local then_second, then_current, then_previous, then_open_until, then_expires_at
+  if size == 40 or size == 96 then then_second, then_current, then_previous, then_open_until, then_expires_at = struct.unpack('<ddddd', packed) end
+  local sum = then_second and then_second + then_current + then_previous + then_open_until + then_expires_at
+  -- No cooldown is longer than an hour: what claims to stay open longer was not written by a decision.
+  if not sum or sum - sum ~= 0 or then_open_until > max(now, refilled_at) + 3600 * US then
+    corrupt, packed = true, nil
+  elseif not corrected then
+    open_until, expires_at = then_open_until, then_expires_at
+    if then_second == second then
+      load_current, load_previous = then_current, then_previous
+    elseif then_second + 1 == second then
+      load_previous = then_current
+    end
+  end
 end
 
-local function load_at(time)
-  local second = math.floor(time / US)
-  local share = 1 - (time - second * US) / US
-  if second == load_second then return load_current + load_previous * share end
-  if second == load_second + 1 then return load_current * share end
-  return 0
-end
-
-local function load_trips(time)
-  return load_at(time) > trip_point + TOLERANCE
-end
-
-local function breaker_is_open(now)
-  return now < open_until or trip_point == 0
-end
+local was_open = now < open_until or trip_point == 0
+if cost > 0 and trip_point > 0 and load_current + load_previous * share > trip_point + TOLERANCE then open_until = now + cooldown end
+local is_open = now < open_until or trip_point == 0

@@ -1,15 +1,6 @@
--- The policy's own window, whichever kind it is. Twin: src/limit/window.rs.
+-- Which limits count, and what every kind of window answers. Twin: src/limit/window.rs.
 
-local function window_read(key, packed, now, corrected)
-  if width == 0 then exact_read(key, packed, now, corrected) else sliced_read(key, now, corrected) end
-end
-
-local function window_assess(key, now, counts)
-  if width == 0 then return exact_assess(key, now, counts) end
-  return sliced_assess(key, now)
-end
-
--- When what is admitted now will have left.
-local function window_leaves_at(now)
-  return width == 0 and now + window or slice_leaves_at(slice_of(now))
-end
+local bucket_counts = algorithm == TOKEN_BUCKET or (algorithm == HYBRID and not (is_open and while_open_window))
+local window_counts = algorithm == SLIDING_WINDOW or (algorithm == HYBRID and is_open)
+-- Sum of the costs that count (worked out when somebody needs it), how long until the cost fits, when the newest will have left.
+local used, window_wait, empty_at = 0, 0, nil

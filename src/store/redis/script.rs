@@ -5,15 +5,20 @@ use redis::{Cmd, Value};
 use super::super::{Ask, ErrorKind, Key, StoreError};
 use crate::limit::{Algorithm, Decision, Limit, Micros, Mode, Policy, Precision, Quota, Reason, Units, Violations, Wait, WhileOpen};
 
-/// Assembled in the order of use: every file is the twin of one in `src/limit/`.
+/// One decision from top to bottom; every file is the twin of one in `src/limit/`.
 const TEXT: &str = concat!(
     include_str!("../../../lua/policy.lua"),
-    include_str!("../../../lua/bucket.lua"),
+    include_str!("../../../lua/never.lua"),
+    include_str!("../../../lua/state.lua"),
     include_str!("../../../lua/load.lua"),
+    include_str!("../../../lua/bucket.lua"),
+    include_str!("../../../lua/window.lua"),
     include_str!("../../../lua/window/exact.lua"),
     include_str!("../../../lua/window/sliced.lua"),
-    include_str!("../../../lua/window.lua"),
     include_str!("../../../lua/decide.lua"),
+    include_str!("../../../lua/window/exact_commit.lua"),
+    include_str!("../../../lua/window/sliced_commit.lua"),
+    include_str!("../../../lua/decide_commit.lua"),
 );
 
 /// The deciding script.

@@ -1,0 +1,31 @@
+-- What is stored of the subject, and the time. Twin: src/limit/state.rs.
+--
+-- The hash: `tokens` and `refilled_at` (µs) as text; `packed`, doubles: the load (second, current, previous), `open_until`, when
+-- the hash expires, and, where there is an exact window, its totals. Whatever is no state of ours counts as missing, a missing
+-- part is as new, and the next decision that writes replaces it: rubbish never means unlimited, and never stays.
+
+local clock = at
+if clock < 0 then
+  local time = call('TIME')
+  clock = time[1] * US + time[2]
+end
+
+local corrupt = false
+local wrong_type = false
+local stored = pcall('HMGET', token_key, 'tokens', 'refilled_at', 'packed')
+if stored.err then
+  if not string.find(stored.err, 'WRONGTYPE', 1, true) then return stored end
+  corrupt, wrong_type, stored = true, true, {}
+end
+
+local tokens, refilled_at = tonumber(stored[1]), tonumber(stored[2])
+-- A number less itself is 0, unless it is infinite or none.
+if not tokens or not refilled_at or tokens - tokens ~= 0 or refilled_at - refilled_at ~= 0 or tokens < -1 then
+  if stored[1] or stored[2] then corrupt = true end
+  tokens, refilled_at = capacity, clock
+end
+
+-- More than a second ahead: the clock was corrected. Less: it stands still for this subject until it has caught up.
+local corrected = refilled_at > clock + US
+local now = corrected and clock or max(clock, refilled_at)
+local lacking = now - clock
