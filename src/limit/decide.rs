@@ -5,18 +5,11 @@
 
 use super::decision::{Decision, Limit, Quota, Reason, Violations, Wait};
 use super::load::{Breaker, Load};
+use super::never::{exceeded, never_fits};
 use super::policy::{Algorithm, Mode, Policy, WhileOpen};
-use super::window::{Used, Windows};
-use super::{Bucket, Micros, US, Units};
-
-/// All that is known of one subject. Default is a subject never seen: full bucket, empty window, no load, closed breaker.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct State {
-    bucket: Option<Bucket>,
-    load: Option<Load>,
-    breaker: Breaker,
-    windows: Windows,
-}
+use super::state::{Moment, State};
+use super::window::Used;
+use super::{Bucket, Micros, Precision, US, Units};
 
 /// Decides one request of `cost` at `now` and writes what follows from it into `state`. A cost of 0 is a peek: it asks
 /// without taking and writes nothing.
@@ -31,7 +24,7 @@ pub fn decide(policy: &Policy, state: &mut State, now: Micros, cost: Units) -> D
     if never_fits(policy, cost) {
         let peek = assess(policy, state, now, 0);
         let decision = peek.answer(policy, Some((Reason::CostExceedsLimit, Wait::Never)));
-        return Decision { violations: Violations { bucket: policy.uses_bucket() && cost > policy.bucket_capacity, window: policy.uses_window() && cost > policy.window_limit }, ..decision };
+        return Decision { violations: exceeded(policy, cost), ..decision };
     }
     let assessed = assess(policy, state, now, cost);
     let refusal = assessed.refusal(policy);
@@ -49,13 +42,6 @@ pub const fn without_state(policy: &Policy, now: Micros) -> Option<Decision> {
         Mode::Block => Some(Decision::without_state(Some(Reason::Blocked), now)),
         Mode::Enforce | Mode::Shadow => None,
     }
-}
-
-/// A cost above a limit that always counts.
-fn never_fits(policy: &Policy, cost: Units) -> bool {
-    let bucket_always = policy.algorithm != Algorithm::SlidingWindow;
-    let window_always = policy.algorithm == Algorithm::SlidingWindow || (policy.algorithm == Algorithm::Hybrid && policy.trip_point == 0.0);
-    (bucket_always && cost > policy.bucket_capacity) || (window_always && cost > policy.window_limit)
 }
 
 /// Everything that one decision needs to know, worked out without writing.
@@ -79,10 +65,7 @@ struct Assessment {
 }
 
 fn assess(policy: &Policy, state: &State, clock: Micros, cost: Units) -> Assessment {
-    let stored = state.bucket.unwrap_or(Bucket::full(policy, clock));
-    let corrected = stored.refilled_at > clock + US;
-    let now = if corrected { clock } else { clock.max(stored.refilled_at) };
-
+    let Moment { now, lacking, corrected } = state.moment(clock);
     let (mut load, mut breaker) = match state.load {
         Some(load) if !corrected => (load.rolled(now), state.breaker),
         _ => (Load::none(now), if corrected { Breaker::default() } else { state.breaker }),
@@ -96,6 +79,7 @@ fn assess(policy: &Policy, state: &State, clock: Micros, cost: Units) -> Assessm
     }
     let breaker_open = breaker.is_open(policy, now);
 
+    let stored = state.bucket.unwrap_or(Bucket::full(policy, now));
     let bucket = Bucket { refilled_at: stored.refilled_at.min(now), ..stored }.refilled(policy, now);
     let window_counts = policy.algorithm == Algorithm::SlidingWindow || (policy.algorithm == Algorithm::Hybrid && breaker_open);
     let bucket_counts = match policy.algorithm {
@@ -114,7 +98,7 @@ fn assess(policy: &Policy, state: &State, clock: Micros, cost: Units) -> Assessm
     });
     Assessment {
         now,
-        lacking: now - clock,
+        lacking,
         corrected,
         cost,
         bucket,
@@ -223,8 +207,8 @@ impl Assessment {
     /// When what is admitted now will have left the window.
     const fn leaves_at(&self, policy: &Policy) -> Micros {
         match policy.precision {
-            super::Precision::Exact => self.now + policy.window,
-            super::Precision::Sliced { width } => (self.now.div_euclid(width) + 1) * width + policy.window,
+            Precision::Exact => self.now + policy.window,
+            Precision::Sliced { width } => (self.now.div_euclid(width) + 1) * width + policy.window,
         }
     }
 
@@ -254,20 +238,5 @@ impl State {
             }
             self.windows.write(policy, assessed.now, charged);
         }
-    }
-
-    /// When the state will equal no state, if nobody asks and the policy stays, µs: the time from which it may be forgotten.
-    #[must_use]
-    pub fn as_new_at(&self, policy: &Policy) -> Micros {
-        let Some(bucket) = self.bucket else { return 0 };
-        let now = bucket.refilled_at;
-        let load_gone = (self.load.map_or(0, |load| load.second) + 2) * US;
-        (now + bucket.reset_after(policy)).max(load_gone).max(self.breaker.open_until).max(self.windows.empty_at(policy))
-    }
-
-    /// How many admissions or slices the windows of this subject remember.
-    #[must_use]
-    pub fn window_entries(&self) -> usize {
-        self.windows.len()
     }
 }

@@ -11,14 +11,17 @@ mod bucket;
 mod decide;
 mod decision;
 mod load;
+mod never;
 mod policy;
+mod state;
 mod window;
 
 pub use bucket::Bucket;
-pub use decide::{State, decide, without_state};
+pub use decide::{decide, without_state};
 pub use decision::{Decision, Limit, Quota, Reason, Violations, Wait};
 pub use load::{Breaker, Load};
 pub use policy::{Algorithm, Field, Kind, Mode, Part, Policy, Precision, Problem, Value, Warning, WhileOpen};
+pub use state::State;
 pub use window::{ExactWindow, SlicedWindow};
 
 /// A point in time (since the Unix epoch) or a span, in whole microseconds.
