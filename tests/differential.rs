@@ -31,8 +31,15 @@ async fn trace(store: &RedisStore, seed: u64) {
         let cost = random::cost(&mut rng);
         let policy = &policies[user];
         let rust = decide(policy, &mut states[user], now, cost);
-        let lua = store.decide(Ask { key: &keys[user], policy, cost, at: Some(now) }).await.unwrap_or_else(|error| panic!("WEIR_TRACE_SEED={seed}, event {event}: {error}"));
-        assert_eq!(rust, lua, "trace seed {seed}, event {event} (user {user}, cost {cost}, at {now}), left is Rust, right is Lua; policy {policy:?}; state {:?}", states[user]);
+        let lua = store
+            .decide(Ask { key: &keys[user], policy, cost, at: Some(now) })
+            .await
+            .unwrap_or_else(|error| panic!("WEIR_TRACE_SEED={seed}, event {event}: {error}"));
+        assert_eq!(
+            rust, lua,
+            "trace seed {seed}, event {event} (user {user}, cost {cost}, at {now}), left is Rust, right is Lua; policy {policy:?}; state {:?}",
+            states[user]
+        );
     }
 }
 

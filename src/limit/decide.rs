@@ -45,6 +45,7 @@ pub const fn without_state(policy: &Policy, now: Micros) -> Option<Decision> {
 }
 
 /// Everything that one decision needs to know, worked out without writing.
+#[expect(clippy::struct_excessive_bools, reason = "independent answers to independent questions, not a state machine")]
 struct Assessment {
     now: Micros,
     /// How far the clock lies behind the subject's own last time.
@@ -119,7 +120,10 @@ impl Assessment {
     }
 
     fn violations(&self) -> Violations {
-        Violations { bucket: self.bucket_counts && !self.bucket_wait.is_none(), window: self.window_counts && !self.window_wait().is_none() }
+        Violations {
+            bucket: self.bucket_counts && !self.bucket_wait.is_none(),
+            window: self.window_counts && !self.window_wait().is_none(),
+        }
     }
 
     /// Why and for how long it is refused, if it is.

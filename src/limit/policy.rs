@@ -1,4 +1,5 @@
-//! The numbers that apply to a subject: what may be written ([`Part`]) and what may be relied on ([`Policy`]).
+//! The numbers that apply to a subject: what may be written ([`Part`]) and what may be relied on ([`Policy`]). Twin of what the
+//! script unpacks: `lua/policy.lua`.
 //!
 //! A policy is put together from layers (built-in, defaults, tier, override, …), each a [`Part`] that sets some fields and
 //! leaves the others to the layer below. A part checks each value on its own as it is set; [`Policy::compile`] merges nothing:
@@ -104,19 +105,22 @@ impl Policy {
         let sliced = Precision::Sliced { width: micros_ceil(window, slices) };
         let precision = match word(Field::WindowPrecision) {
             Some("exact") => Precision::Exact,
-            Some(_) => sliced,
             None if window_limit <= MAX_EXACT_LIMIT => Precision::Exact,
-            None => sliced,
+            Some(_) | None => sliced,
         };
 
         let mut problems = Vec::new();
         if bucket_capacity / tokens_per_second > LONGEST_SECONDS {
-            problems.push(Problem::new(Field::BucketCapacity, bucket_capacity, "at most 30 days of tokens_per_second")
-                .with_hint(format!("at {tokens_per_second} tokens a second the bucket would take {:.0} s to fill; the most is {LONGEST_SECONDS:.0} s", bucket_capacity / tokens_per_second)));
+            problems.push(Problem::new(Field::BucketCapacity, bucket_capacity, "at most 30 days of tokens_per_second").with_hint(format!(
+                "at {tokens_per_second} tokens a second the bucket would take {:.0} s to fill; the most is {LONGEST_SECONDS:.0} s",
+                bucket_capacity / tokens_per_second
+            )));
         }
         if precision == Precision::Exact && window_limit > MAX_EXACT_LIMIT {
-            problems.push(Problem::new(Field::WindowPrecision, "exact", format!("sliced, as window_limit is {window_limit}"))
-                .with_hint(format!("an exact window remembers every admission and takes a window_limit of at most {MAX_EXACT_LIMIT}")));
+            problems.push(
+                Problem::new(Field::WindowPrecision, "exact", format!("sliced, as window_limit is {window_limit}"))
+                    .with_hint(format!("an exact window remembers every admission and takes a window_limit of at most {MAX_EXACT_LIMIT}")),
+            );
         }
         if !problems.is_empty() {
             return Err(problems);

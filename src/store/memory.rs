@@ -110,7 +110,10 @@ impl MemoryStore {
         let decision = decide(ask.policy, &mut state, now, ask.cost);
         if state != State::default() {
             if shard.slots.len() >= self.most_per_shard && !(0..LOOKS_PER_NEWCOMER).any(|_| shard.look(now)) {
-                return Err(StoreError::not_run(ErrorKind::Full, format!("it holds {} active subjects", self.most_per_shard * self.shards.len())));
+                return Err(StoreError::not_run(
+                    ErrorKind::Full,
+                    format!("it holds {} active subjects", self.most_per_shard * self.shards.len()),
+                ));
             }
             let as_new_at = state.as_new_at(ask.policy);
             shard.slots.insert(ask.key.clone(), Slot { state, as_new_at });

@@ -11,10 +11,10 @@ mod redis;
 
 use async_trait::async_trait;
 
+pub use self::redis::{RedisOptions, RedisStore};
 pub use error::{ErrorKind, StoreError};
 pub use key::Key;
 pub use memory::MemoryStore;
-pub use self::redis::{RedisOptions, RedisStore};
 
 use crate::limit::{Decision, Micros, Policy, Units};
 

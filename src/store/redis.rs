@@ -64,7 +64,16 @@ impl RedisStore {
         let client = Client::open(url).map_err(|error| StoreError::not_run(ErrorKind::Denied, format!("bad url: {error}")))?;
         let connection = AsyncConnectionConfig::new().set_connection_timeout(Some(deadline)).set_response_timeout(Some(deadline));
         let pool = pool::open(client.clone(), connection.clone(), deadline);
-        Ok(Self { client, connection, prefix: prefix.into(), deadline, script: Script::new(), lanes: RwLock::default(), pool, corrupt_states: AtomicU64::new(0) })
+        Ok(Self {
+            client,
+            connection,
+            prefix: prefix.into(),
+            deadline,
+            script: Script::new(),
+            lanes: RwLock::default(),
+            pool,
+            corrupt_states: AtomicU64::new(0),
+        })
     }
 
     /// The Redis keys of a subject's state under `policy`: its hash, and the policy's own window if it has one.
@@ -123,7 +132,7 @@ impl RedisStore {
         let send = async |command: &Cmd| lane.send(&self.client, &self.connection, self.deadline, command).await;
         match send(&self.script.by_hash(&self.prefix, ask)).await {
             Err(error) if error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoScript) => {
-                send(&self.script.whole(&self.prefix, ask)).await.map_err(|error| store_error(&error))
+                send(&Script::whole(&self.prefix, ask)).await.map_err(|error| store_error(&error))
             }
             answer => answer.map_err(|error| store_error(&error)),
         }

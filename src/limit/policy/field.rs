@@ -130,9 +130,13 @@ impl Field {
             Self::TokensPerSecond => ("tokens a second that the bucket gains", "2"),
             Self::BucketCapacity => ("the most the bucket holds: the largest burst", "100"),
             Self::WindowSeconds => ("length of the sliding window in seconds", "60"),
-            Self::WindowLimit => ("the most that is admitted within one window", "the larger of 200 and tokens_per_second x window_seconds"),
+            Self::WindowLimit => {
+                ("the most that is admitted within one window", "the larger of 200 and tokens_per_second x window_seconds")
+            }
             Self::Algorithm => ("which limits apply", "hybrid"),
-            Self::WindowPrecision => ("how the window remembers: each admission, or sums by slice", "exact up to a window_limit of 10000, else sliced"),
+            Self::WindowPrecision => {
+                ("how the window remembers: each admission, or sums by slice", "exact up to a window_limit of 10000, else sliced")
+            }
             Self::WindowSlices => ("into how many slices a sliced window is cut", "60"),
             Self::BreakerRatio => ("the breaker opens above this many times breaker_threshold", "3"),
             Self::BreakerThreshold => ("normal load in units a second; 0 keeps the breaker open", "tokens_per_second"),

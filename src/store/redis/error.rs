@@ -7,10 +7,19 @@ use super::super::{ErrorKind, StoreError};
 /// An error as one of ours. Only a server's own word that it did not execute makes it `did_not_run`.
 pub(super) fn store_error(error: &RedisError) -> StoreError {
     match error.kind() {
-        Kind::Server(Server::BusyLoading | Server::ClusterDown | Server::MasterDown | Server::ReadOnly | Server::TryAgain | Server::Moved | Server::Ask | Server::NoScript) => {
-            StoreError::not_run(ErrorKind::Unavailable, error)
+        Kind::Server(
+            Server::BusyLoading
+            | Server::ClusterDown
+            | Server::MasterDown
+            | Server::ReadOnly
+            | Server::TryAgain
+            | Server::Moved
+            | Server::Ask
+            | Server::NoScript,
+        ) => StoreError::not_run(ErrorKind::Unavailable, error),
+        Kind::Server(Server::NoPerm) | Kind::AuthenticationFailed | Kind::InvalidClientConfig => {
+            StoreError::not_run(ErrorKind::Denied, error)
         }
-        Kind::Server(Server::NoPerm) | Kind::AuthenticationFailed | Kind::InvalidClientConfig => StoreError::not_run(ErrorKind::Denied, error),
         Kind::Server(_) | Kind::Extension => by_code(error),
         Kind::Io if error.is_timeout() => StoreError::new(ErrorKind::Timeout, error),
         Kind::Io => StoreError::new(ErrorKind::Connection, error),
@@ -31,8 +40,7 @@ fn by_code(error: &RedisError) -> StoreError {
 /// Whether the connection is of no more use: it broke, it is silent, or its server no longer serves.
 pub(super) fn is_broken(error: &RedisError) -> bool {
     match error.kind() {
-        Kind::Io | Kind::Parse | Kind::AuthenticationFailed => true,
-        Kind::Server(Server::ReadOnly | Server::MasterDown) => true,
+        Kind::Io | Kind::Parse | Kind::AuthenticationFailed | Kind::Server(Server::ReadOnly | Server::MasterDown) => true,
         _ => matches!(error.code(), Some("NOAUTH" | "WRONGPASS")),
     }
 }

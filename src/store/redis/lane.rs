@@ -25,7 +25,13 @@ pub(super) struct Lane {
 impl Lane {
     /// Sends one command and waits for its answer, both within `deadline`. A connection that broke or fell silent is
     /// dropped; the next call makes another.
-    pub(super) async fn send(&self, client: &Client, config: &AsyncConnectionConfig, deadline: Duration, command: &Cmd) -> Result<Value, RedisError> {
+    pub(super) async fn send(
+        &self,
+        client: &Client,
+        config: &AsyncConnectionConfig,
+        deadline: Duration,
+        command: &Cmd,
+    ) -> Result<Value, RedisError> {
         let shared = match self.connection.load_full() {
             Some(shared) => shared,
             None => self.connect(client, config, deadline).await?,
@@ -40,7 +46,12 @@ impl Lane {
         answer.and_then(Value::extract_error)
     }
 
-    async fn connect(&self, client: &Client, config: &AsyncConnectionConfig, deadline: Duration) -> Result<Arc<MultiplexedConnection>, RedisError> {
+    async fn connect(
+        &self,
+        client: &Client,
+        config: &AsyncConnectionConfig,
+        deadline: Duration,
+    ) -> Result<Arc<MultiplexedConnection>, RedisError> {
         let connect = async {
             let _alone = self.connecting.lock().await;
             if let Some(shared) = self.connection.load_full() {

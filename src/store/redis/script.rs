@@ -37,7 +37,7 @@ impl Script {
     }
 
     /// The call for one that does not.
-    pub(super) fn whole(&self, prefix: &str, ask: Ask<'_>) -> Cmd {
+    pub(super) fn whole(prefix: &str, ask: Ask<'_>) -> Cmd {
         call("EVAL", TEXT, prefix, ask)
     }
 }
