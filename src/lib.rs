@@ -19,7 +19,11 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod http;
 pub mod identity;
 pub mod limit;
 pub mod limiter;
+pub mod server;
+pub mod simulate;
 pub mod store;
+pub mod telemetry;

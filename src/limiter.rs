@@ -6,8 +6,10 @@ use arc_swap::ArcSwap;
 
 use crate::config::Config;
 use crate::identity::Subject;
-use crate::limit::{Decision, Policy, Units};
+use crate::limit::{Decision, Policy, Reason, Units};
+use crate::clock::{elapsed, monotonic};
 use crate::store::{Ask, Key, Store, StoreError};
+use crate::telemetry::Metrics;
 
 /// What a door asks.
 #[derive(Debug, Clone)]
@@ -33,6 +35,7 @@ pub struct Answer {
 pub struct Limiter {
     snapshot: ArcSwap<Snapshot>,
     store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
 }
 
 /// A config with what is worked out from it once.
@@ -50,10 +53,10 @@ impl Snapshot {
 }
 
 impl Limiter {
-    /// A limiter with these limits on this store.
+    /// A limiter with these limits on this store, counted in these metrics.
     #[must_use]
-    pub fn new(config: Config, store: Arc<dyn Store>) -> Self {
-        Self { snapshot: ArcSwap::from_pointee(Snapshot::new(config)), store }
+    pub fn new(config: Config, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
+        Self { snapshot: ArcSwap::from_pointee(Snapshot::new(config)), store, metrics }
     }
 
     /// Puts other limits in force, for the next request on. State is kept.
@@ -80,7 +83,13 @@ impl Limiter {
     pub async fn check(&self, request: Request) -> Result<Answer, StoreError> {
         let policy = self.snapshot.load().default_policy.clone();
         let key = Key::new(&request.subject, None);
-        let decision = self.store.decide(Ask { key: &key, policy: &policy, cost: request.cost, at: None }).await?;
+        let start = monotonic();
+        let decision = self.store.decide(Ask { key: &key, policy: &policy, cost: request.cost, at: None }).await.inspect_err(|error| {
+            self.metrics.store_failed(error.kind);
+            tracing::debug!(%error, "not decided");
+        })?;
+        self.metrics.decided(&decision, elapsed(start));
+        tracing::debug!(subject = %request.subject, cost = request.cost, admitted = decision.admitted, reason = decision.reason.map(Reason::name), "decided");
         Ok(Answer { subject: request.subject, policy, decision })
     }
 }

@@ -26,7 +26,6 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("redis", &["store/redis", "overrides/redis"]),
     ("bb8_redis", &["store/redis", "overrides/redis"]),
     ("notify", &["config/watch"]),
-    ("saphyr", &["config/raw"]),
     ("saphyr_parser", &["config/raw"]),
     ("clap", &["cli"]),
 ];
