@@ -11,7 +11,7 @@ mod script;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -47,10 +47,11 @@ pub struct RedisStore {
     client: Client,
     connection: AsyncConnectionConfig,
     prefix: Box<str>,
-    deadline: Duration,
     script: Script,
     lanes: RwLock<HashMap<ThreadId, Arc<Lane>>>,
-    pool: pool::Pool,
+    deadline: Duration,
+    /// Made by the first who needs it: a pool needs a runtime around it.
+    pool: OnceLock<pool::Pool>,
     corrupt_states: AtomicU64,
 }
 
@@ -63,7 +64,6 @@ impl RedisStore {
         let RedisOptions { url, prefix, deadline } = options;
         let client = Client::open(url).map_err(|error| StoreError::not_run(ErrorKind::Denied, format!("bad url: {error}")))?;
         let connection = AsyncConnectionConfig::new().set_connection_timeout(Some(deadline)).set_response_timeout(Some(deadline));
-        let pool = pool::open(client.clone(), connection.clone(), deadline);
         Ok(Self {
             client,
             connection,
@@ -71,7 +71,7 @@ impl RedisStore {
             deadline,
             script: Script::new(),
             lanes: RwLock::default(),
-            pool,
+            pool: OnceLock::new(),
             corrupt_states: AtomicU64::new(0),
         })
     }
@@ -113,7 +113,8 @@ impl RedisStore {
 
     /// One command on the pool.
     async fn pooled<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        pool::query(&self.pool, command).await
+        let pool = self.pool.get_or_init(|| pool::open(self.client.clone(), self.connection.clone(), self.deadline));
+        pool::query(pool, command).await
     }
 
     /// The connection of this thread.

@@ -4,4 +4,5 @@
 
 pub mod random;
 pub mod redis;
+pub mod twin;
 pub mod vectors;
