@@ -22,4 +22,5 @@ pub mod config;
 pub mod identity;
 pub mod limit;
 pub mod limiter;
+pub mod simulate;
 pub mod store;
