@@ -232,3 +232,74 @@ fn the_table_names_the_most_refused_and_sums_up_the_others() {
     assert!(at(" u29 ") < at(" u28 ") && at(" u28 ") < at("(others: 28 users)") && at("(others: 28 users)") < at("overall: 30 users"));
     assert!(!table.contains(" u27 "));
 }
+
+/// A made-up access log.
+fn access_log(lines: u64, seed: u64) -> Vec<u8> {
+    let mut log = Vec::new();
+    loadtest::access_log::write(&mut log, &loadtest::access_log::Args { lines, seed }).expect("memory can be written");
+    log
+}
+
+#[test]
+fn an_access_log_is_replayed_and_the_storm_is_refused() {
+    let directory = directory();
+    let log = stored(&directory, "access.log", access_log(20_000, 7));
+    let (report, said) = report(&["--trace", path(&log)]);
+    assert_eq!(
+        (&report["overall"]["requests"], &report["bad_lines"]["count"], &report["late_lines"]),
+        (&20_000.into(), &0.into(), &0.into()),
+        "seed 7: {said}"
+    );
+    assert_eq!(report["users"][0]["user"], "ip:203.0.113.99", "seed 7");
+    assert!(report["overall"]["reasons"]["bucket"].as_u64() > Some(100), "seed 7: {report}");
+    assert!(report["notes"].to_string().contains("spread evenly within each second"));
+    for crawler in ["ip:192.0.2.10", "ip:198.51.100.20", "ip:203.0.113.30", "ip:2001:db8:bee::/64"] {
+        assert!(report["users"].to_string().contains(crawler), "seed 7: {crawler} is not in {report}");
+    }
+}
+
+#[test]
+fn an_access_log_is_the_same_for_the_same_seed_and_so_are_its_decisions() {
+    assert!(access_log(12_000, 1) == access_log(12_000, 1), "seed 1");
+    assert!(access_log(12_000, 1) != access_log(12_000, 2), "seeds 1 and 2");
+    let directory = directory();
+    let plain = stored(&directory, "a", access_log(12_000, 1));
+    let packed = stored(&directory, "b", gzip(&access_log(12_000, 1)));
+    let decisions = |log: &Path| weir(&["--trace", path(log), "--decisions", "-"]).stdout;
+    assert!(decisions(&plain) == decisions(&packed), "seed 1");
+}
+
+#[test]
+fn the_subject_may_be_the_address_although_there_is_a_user() {
+    let directory = directory();
+    let line = "192.0.2.1 - alice [01/Jan/2026:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"-\"\n";
+    let log = stored(&directory, "a", line);
+    assert_eq!(report(&["--trace", path(&log)]).0["users"][0]["user"], "alice");
+    assert_eq!(report(&["--trace", path(&log), "--subject", "address"]).0["users"][0]["user"], "ip:192.0.2.1");
+}
+
+/// The most memory that a replay of `lines` lines from a pipe had at once, KiB.
+fn peak_kib(lines: u64) -> u64 {
+    let mut child = Command::new(WEIR)
+        .args(["simulate", "--trace", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("weir starts");
+    let status = format!("/proc/{}/status", child.id());
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(&access_log(lines, 3)).expect("weir reads");
+    // It waits for more input now, so its memory can be looked at; all but the last pipeful is replayed.
+    let status = std::fs::read_to_string(status).expect("a Linux /proc");
+    drop(input);
+    assert!(child.wait().expect("weir ends").success());
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    peak.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn memory_does_not_grow_with_the_length_of_a_log() {
+    let (short, long) = (peak_kib(100_000), peak_kib(500_000));
+    assert!(long < short + 16 * 1024, "seed 3: {short} KiB for 100 000 lines, {long} KiB for 500 000");
+}
