@@ -1,4 +1,5 @@
 //! `weir simulate`, as it is run.
+#![expect(clippy::expect_used, reason = "test code: what it expects is its claim, in helpers too")]
 
 mod support;
 

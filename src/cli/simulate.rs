@@ -72,7 +72,7 @@ enum From {
     Address,
 }
 
-pub(super) fn run(args: Args) -> Result<(), Failure> {
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let config = args.config.as_deref().map_or_else(|| Ok(Config::default()), load_config)?;
     let mut decisions = args.decisions.as_deref().map(create).transpose()?;
     let subject_from = match args.subject {
@@ -85,7 +85,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     };
 
     let bar = progress(&args.trace);
-    let replayed = replay_on(&args, &options, &bar, &mut write);
+    let replayed = replay_on(args, &options, &bar, &mut write);
     bar.finish_and_clear();
     let flushed = decisions.as_mut().map_or(Ok(()), Write::flush).map_err(Error::Write);
     let report = match replayed.and_then(|report| Ok(flushed.map(|()| report)?)) {
@@ -93,7 +93,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Err(Ended::Quietly) => return Ok(()),
         Err(Ended::With(failure)) => return Err(failure),
     };
-    finish(&args, &report)
+    finish(args, &report)
 }
 
 /// How a replay ends without a report.

@@ -70,27 +70,25 @@ pub(super) fn table(report: &Report, top: usize) -> String {
     let columns = head.len();
     table.set_header(head);
     let (users, others, rest) = report.top(top);
+    let more = if report.uncounted == Tally::default() { "" } else { "more than " };
     for (user, tally) in &users {
         table.add_row(row(printable(user), tally));
     }
     if rest != Tally::default() {
-        table.add_row(row(format!("(others: {others} users)"), &rest));
+        table.add_row(row(format!("(others: {more}{others} users)"), &rest));
     }
-    table.add_row(row(format!("overall: {} users", report.users()), &report.overall));
+    table.add_row(row(format!("overall: {more}{} users", report.users()), &report.overall));
     for column in 1..columns {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut text = table.to_string();
+    let mut lines = vec![table.to_string()];
     if report.overall.shadowed > 0 {
-        text.push_str(&format!("\nshadow mode: {} of the admitted would have been refused", report.overall.shadowed));
+        lines.push(format!("shadow mode: {} of the admitted would have been refused", report.overall.shadowed));
     }
-    for note in notes(report) {
-        text.push('\n');
-        text.push_str(&note);
-    }
-    text
+    lines.extend(notes(report));
+    lines.join("\n")
 }
 
 fn row(name: String, tally: &Tally) -> Vec<String> {
