@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::clock::{elapsed, monotonic};
 use crate::config::Config;
 use crate::identity::Subject;
 use crate::limit::{Decision, Policy, Reason, Units};
-use crate::clock::{elapsed, monotonic};
 use crate::store::{Ask, Key, Store, StoreError};
 use crate::telemetry::Metrics;
 

@@ -147,7 +147,8 @@ fn case_38_no_part_of_a_token_is_thrown_away() {
 
 #[test]
 fn case_40_ten_idle_years_overflow_nothing() {
-    let (mut users, policy) = (Users::new(), policy("bucket_capacity=1000000 tokens_per_second=1000000 window_limit=1000000 breaker_threshold=0"));
+    let (mut users, policy) =
+        (Users::new(), policy("bucket_capacity=1000000 tokens_per_second=1000000 window_limit=1000000 breaker_threshold=0"));
     let day = 86_400.0;
     for at in [0.0, day / 2.0, 31.0 * day, 400.0 * day, 4_050.0 * day] {
         assert_eq!(remaining(&users.ask(&policy, at, 1)), 999_999, "after {at} s");

@@ -206,7 +206,10 @@ fn promise_6_what_remains_lies_between_nothing_and_the_limit() {
             at += random::step(rng, &policy);
             let quota = twin.decide(&user, &policy, at, random::cost(rng)).quota.expect("enforce keeps state");
             prop_assert!(quota.remaining <= quota.limit && quota.reset_after >= 0, "{quota:?}");
-            prop_assert!(quota.remaining < quota.limit || quota.reset_after == 0 || quota.binding == weir::limit::Limit::Bucket, "{quota:?}");
+            prop_assert!(
+                quota.remaining < quota.limit || quota.reset_after == 0 || quota.binding == weir::limit::Limit::Bucket,
+                "{quota:?}"
+            );
         }
         Ok(())
     });
@@ -299,7 +302,10 @@ fn promise_8_redis_keeps_state_for_as_long_as_it_means_something_and_a_minute() 
                 let needed_ms = (states[&user].as_new_at(&policy) - at) / 1_000;
                 let kept_ms = twins.1.kept_ms(&user, &policy);
                 if cost > 0 && !kept_ms.is_empty() {
-                    prop_assert!(kept_ms.iter().all(|kept_ms| *kept_ms > 50_000), "a key without an expiry, or one that is too short: {kept_ms:?}");
+                    prop_assert!(
+                        kept_ms.iter().all(|kept_ms| *kept_ms > 50_000),
+                        "a key without an expiry, or one that is too short: {kept_ms:?}"
+                    );
                     // The real clock has gone on for a moment between the call and this look.
                     let longest = kept_ms.iter().max().copied().unwrap_or(0);
                     prop_assert!(longest + 5_000 >= needed_ms + 60_000, "kept for {kept_ms:?} ms, needed for {needed_ms}; {policy:?}");

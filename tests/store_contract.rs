@@ -119,7 +119,11 @@ async fn block_and_bypass_keep_no_state(store: &Arc<dyn Store>) {
 }
 
 async fn a_reset_subject_is_as_new(store: &Arc<dyn Store>) {
-    for policy in [policy("bucket_capacity=2"), policy("algorithm=sliding_window window_limit=2"), policy("algorithm=sliding_window window_limit=2 window_precision=sliced")] {
+    for policy in [
+        policy("bucket_capacity=2"),
+        policy("algorithm=sliding_window window_limit=2"),
+        policy("algorithm=sliding_window window_limit=2 window_precision=sliced"),
+    ] {
         for _ in 0..3 {
             let _ = ask(&**store, "u", &policy, T, 1).await;
         }
@@ -130,10 +134,37 @@ async fn a_reset_subject_is_as_new(store: &Arc<dyn Store>) {
 
 /// Cases 20 and 71: every id is its own, whatever stands in it.
 async fn ids_of_any_shape_have_state_of_their_own(store: &Arc<dyn Store>) {
-    let ids = ["}", "}{", "{}", "{", "a}b", "{x}", "x{y}z", "two words", "用户", "e\u{301}", "\u{e9}", "😀", "../x", "*", "a%2Fb", "a/b", "a+b", "a b", "ip:203.0.113.5", "anon:", "key:00", "203.0.113.5"];
+    let ids = [
+        "}",
+        "}{",
+        "{}",
+        "{",
+        "a}b",
+        "{x}",
+        "x{y}z",
+        "two words",
+        "用户",
+        "e\u{301}",
+        "\u{e9}",
+        "😀",
+        "../x",
+        "*",
+        "a%2Fb",
+        "a/b",
+        "a+b",
+        "a b",
+        "ip:203.0.113.5",
+        "anon:",
+        "key:00",
+        "203.0.113.5",
+    ];
     let policy = policy("bucket_capacity=2 tokens_per_second=0.001");
     for id in ids {
-        let answers = [ask(&**store, id, &policy, T, 1).await.admitted, ask(&**store, id, &policy, T, 1).await.admitted, ask(&**store, id, &policy, T, 1).await.admitted];
+        let answers = [
+            ask(&**store, id, &policy, T, 1).await.admitted,
+            ask(&**store, id, &policy, T, 1).await.admitted,
+            ask(&**store, id, &policy, T, 1).await.admitted,
+        ];
         assert_eq!(answers, [true, true, false], "{id:?}");
     }
 }
@@ -305,7 +336,11 @@ mod only_redis {
     #[tokio::test]
     async fn a_peek_and_a_cost_that_never_fits_write_nothing() {
         let (_server, store, mut connection) = start();
-        for (n, policy) in ["", "breaker_threshold=0", "algorithm=sliding_window window_precision=sliced", "algorithm=token_bucket"].map(policy).iter().enumerate() {
+        for (n, policy) in ["", "breaker_threshold=0", "algorithm=sliding_window window_precision=sliced", "algorithm=token_bucket"]
+            .map(policy)
+            .iter()
+            .enumerate()
+        {
             let user = format!("u{n}");
             for cost in [1, 3] {
                 let _ = ask(&store, &user, policy, T, cost).await;
@@ -364,8 +399,12 @@ mod only_redis {
     #[tokio::test]
     async fn case_37_rubbish_in_stored_state_is_never_unlimited_and_heals() {
         let (_server, store, mut connection) = start();
-        let rubbish: [&[u8]; 12] = [b"nan", b"inf", b"-inf", b"-1", b"", b"abc", b"1e309", b"0x10", b"1e308", &[0xff; 40], &[0xff; 96], b"99999999999999999999"];
-        for text in ["bucket_capacity=5 tokens_per_second=0.001 window_limit=5", "bucket_capacity=5 tokens_per_second=0.001 window_limit=5 breaker_threshold=0 window_precision=sliced"] {
+        let rubbish: [&[u8]; 12] =
+            [b"nan", b"inf", b"-inf", b"-1", b"", b"abc", b"1e309", b"0x10", b"1e308", &[0xff; 40], &[0xff; 96], b"99999999999999999999"];
+        for text in [
+            "bucket_capacity=5 tokens_per_second=0.001 window_limit=5",
+            "bucket_capacity=5 tokens_per_second=0.001 window_limit=5 breaker_threshold=0 window_precision=sliced",
+        ] {
             let policy = policy(text);
             for field in ["tokens", "refilled_at", "packed"] {
                 for bytes in rubbish {
@@ -413,7 +452,9 @@ mod only_redis {
     #[tokio::test]
     async fn case_74_a_key_of_another_type_is_replaced() {
         let (_server, store, mut connection) = start();
-        for text in ["bucket_capacity=5 window_limit=5 breaker_threshold=0", "algorithm=sliding_window window_limit=5 window_precision=sliced"] {
+        for text in
+            ["bucket_capacity=5 window_limit=5 breaker_threshold=0", "algorithm=sliding_window window_limit=5 window_precision=sliced"]
+        {
             let policy = policy(text);
             for key in store.state_keys(&key("u"), &policy) {
                 for command in ["SET KEY text", "RPUSH KEY a b", "SADD KEY a"] {
@@ -435,7 +476,10 @@ mod only_redis {
     #[tokio::test]
     async fn case_74_a_missing_part_is_as_new_and_never_without_an_expiry() {
         let (_server, store, mut connection) = start();
-        for text in ["bucket_capacity=9 tokens_per_second=0.001 window_limit=5 breaker_threshold=0", "bucket_capacity=9 tokens_per_second=0.001 window_limit=5"] {
+        for text in [
+            "bucket_capacity=9 tokens_per_second=0.001 window_limit=5 breaker_threshold=0",
+            "bucket_capacity=9 tokens_per_second=0.001 window_limit=5",
+        ] {
             let policy = policy(text);
             let counts = text.contains("breaker");
             run::<()>(&mut connection, "FLUSHALL");
@@ -449,7 +493,11 @@ mod only_redis {
             every_state_key_expires(&mut connection);
             run::<u64>(&mut connection, "DEL ratelimit:token:{u}");
             let decision = ask(&store, "u", &policy, T, 1).await;
-            assert_eq!(decision.quota.map(|quota| quota.remaining), Some(if counts { 3 } else { 8 }), "a full bucket, and a window with one in it");
+            assert_eq!(
+                decision.quota.map(|quota| quota.remaining),
+                Some(if counts { 3 } else { 8 }),
+                "a full bucket, and a window with one in it"
+            );
             every_state_key_expires(&mut connection);
         }
     }
@@ -519,12 +567,15 @@ mod only_redis {
     async fn case_71_all_state_of_a_subject_lies_in_one_slot() {
         let (_server, store, mut connection) = start();
         let mut slots = std::collections::BTreeSet::new();
-        let shapes = ["}", "}{", "{}", "{", "a}b", "{x}", "x{y}z"].map(str::to_owned).into_iter().chain((0..200).map(|n| format!("{{same}}-{n}")));
+        let shapes =
+            ["}", "}{", "{}", "{", "a}b", "{x}", "x{y}z"].map(str::to_owned).into_iter().chain((0..200).map(|n| format!("{{same}}-{n}")));
         for id in shapes {
             let mut own = std::collections::BTreeSet::new();
             for policy in [policy(""), policy("window_precision=sliced"), policy("algorithm=token_bucket")] {
                 for key in store.state_keys(&key(&id), &policy) {
-                    own.insert(redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query::<u64>(&mut connection).unwrap_or_else(|_| slot_of(&id)));
+                    own.insert(
+                        redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query::<u64>(&mut connection).unwrap_or_else(|_| slot_of(&id)),
+                    );
                 }
             }
             assert_eq!(own.len(), 1, "{id:?}");
@@ -537,16 +588,26 @@ mod only_redis {
     fn slot_of(id: &str) -> u64 {
         let tagged = key(id);
         let tag = tagged.as_str().trim_start_matches('{').split('}').next().unwrap_or("").to_owned();
-        u64::from(tag.bytes().fold(0_u16, |crc, byte| (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 })) % 16_384)
+        u64::from(
+            tag.bytes().fold(0_u16, |crc, byte| {
+                (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 })
+            }) % 16_384,
+        )
     }
 
     /// Case 26: no policy makes a fractional or exponential expiry.
     #[tokio::test]
     async fn case_26_every_rate_and_window_makes_a_whole_expiry() {
         let (_server, store, mut connection) = start();
-        for (n, text) in ["tokens_per_second=0.3 bucket_capacity=10", "window_seconds=100000 window_limit=5", "window_seconds=2592000 window_precision=sliced algorithm=sliding_window", "tokens_per_second=0.000001 bucket_capacity=1", "window_seconds=0.1"]
-            .iter()
-            .enumerate()
+        for (n, text) in [
+            "tokens_per_second=0.3 bucket_capacity=10",
+            "window_seconds=100000 window_limit=5",
+            "window_seconds=2592000 window_precision=sliced algorithm=sliding_window",
+            "tokens_per_second=0.000001 bucket_capacity=1",
+            "window_seconds=0.1",
+        ]
+        .iter()
+        .enumerate()
         {
             for _ in 0..5 {
                 let _ = ask(&store, &format!("u{n}"), &policy(text), T, 1).await;
@@ -558,7 +619,20 @@ mod only_redis {
     /// Case 70: every key that the script touches stands in KEYS.
     #[test]
     fn case_70_the_script_names_no_key_itself() {
-        for file in ["policy", "never", "state", "load", "bucket", "window", "window/exact", "window/sliced", "decide", "window/exact_commit", "window/sliced_commit", "decide_commit"] {
+        for file in [
+            "policy",
+            "never",
+            "state",
+            "load",
+            "bucket",
+            "window",
+            "window/exact",
+            "window/sliced",
+            "decide",
+            "window/exact_commit",
+            "window/sliced_commit",
+            "decide_commit",
+        ] {
             let text = std::fs::read_to_string(format!("{}/lua/{file}.lua", env!("CARGO_MANIFEST_DIR"))).expect("a script");
             for call in text.split("call('").skip(1) {
                 let mut words = call.split(&['\'', ',', ')', ' '][..]).filter(|word| !word.is_empty());
@@ -573,7 +647,12 @@ mod only_redis {
     async fn all_keys_of_a_prefix_can_be_removed_and_no_others() {
         let server = RedisServer::start();
         let other = server.store();
-        let own = RedisStore::new(weir::store::RedisOptions { url: server.url(), prefix: "own".into(), deadline: std::time::Duration::from_secs(10) }).expect("a good url");
+        let own = RedisStore::new(weir::store::RedisOptions {
+            url: server.url(),
+            prefix: "own".into(),
+            deadline: std::time::Duration::from_secs(10),
+        })
+        .expect("a good url");
         for n in 0..2_500 {
             let _ = ask(&own, &format!("u{n}"), &policy(""), T, 1).await;
         }

@@ -36,11 +36,22 @@ struct Answer {
 
 async fn answer(question: Json<Question>) -> HttpResponse {
     let Question { user, cost } = question.into_inner();
-    HttpResponse::Ok().json(Answer { allowed: true, subject: user, limit: 100, remaining: 100 - cost, reset_after: 0.5, retry_after: 0.0, breaker: "closed", reason: None })
+    HttpResponse::Ok().json(Answer {
+        allowed: true,
+        subject: user,
+        limit: 100,
+        remaining: 100 - cost,
+        reset_after: 0.5,
+        retry_after: 0.0,
+        breaker: "closed",
+        reason: None,
+    })
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let server = HttpServer::new(|| App::new().service(web::resource("/v1/check").route(web::post().to(answer)))).workers(args.workers).bind(args.bind)?;
+    let server = HttpServer::new(|| App::new().service(web::resource("/v1/check").route(web::post().to(answer))))
+        .workers(args.workers)
+        .bind(args.bind)?;
     actix_web::rt::System::new().block_on(server.run())?;
     Ok(())
 }

@@ -57,10 +57,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 async fn measure(args: &Args) -> Result<(), Failure> {
     let store = redis()?;
-    let bare = Process::start(&std::env::current_exe()?.display().to_string(), |address| vec!["bare".into(), "--bind".into(), address.to_string()])?;
+    let bare = Process::start(&std::env::current_exe()?.display().to_string(), |address| {
+        vec!["bare".into(), "--bind".into(), address.to_string()]
+    })?;
     let memory = Process::start(&weir()?, |address| serve(address, None))?;
     let on_redis = Process::start(&weir()?, |address| serve(address, Some(&store)))?;
-    let mut rows = [Row::new("bare actix handler"), Row::new("weir, memory store"), Row::new("weir, redis store"), Row::new("weir, redis store, one refused user")];
+    let mut rows = [
+        Row::new("bare actix handler"),
+        Row::new("weir, memory store"),
+        Row::new("weir, redis store"),
+        Row::new("weir, redis store, one refused user"),
+    ];
     let mut plain = Vec::new();
     for round in 0..args.rounds {
         eprintln!("round {} of {}", round + 1, args.rounds);
@@ -83,12 +90,23 @@ fn serve(address: std::net::SocketAddr, store: Option<&Process>) -> Vec<String> 
     let mut arguments: Vec<String> = ["serve", "--workers", "1", "--log", "warn", "--bind"].map(str::to_owned).to_vec();
     arguments.push(address.to_string());
     if let Some(store) = store {
-        arguments.extend(["--redis-url".to_owned(), format!("redis://{}", store.address), "--redis-deadline-ms".to_owned(), "5000".to_owned()]);
+        arguments.extend([
+            "--redis-url".to_owned(),
+            format!("redis://{}", store.address),
+            "--redis-deadline-ms".to_owned(),
+            "5000".to_owned(),
+        ]);
     }
     arguments
 }
 
-async fn one(args: &Args, row: &mut Row, server: &Process, store: Option<&Process>, request: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static) -> Result<(), Failure> {
+async fn one(
+    args: &Args,
+    row: &mut Row,
+    server: &Process,
+    store: Option<&Process>,
+    request: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
+) -> Result<(), Failure> {
     let cpu_of_store = || store.map_or(Ok(0.0), Process::cpu);
     let (server_before, store_before) = (server.cpu()?, cpu_of_store()?);
     let mut outcome = drive(server.address, args.connections, args.requests, request).await?;
@@ -132,7 +150,10 @@ fn ratio(values: &[f64], floor: &[f64]) -> f64 {
 }
 
 fn print(rows: &[Row], plain: f64) {
-    println!("{:<38} {:>10} {:>8} {:>10} {:>8} {:>10} {:>9}", "medians", "server us", "x bare", "redis us", "x plain", "requests/s", "p99 us");
+    println!(
+        "{:<38} {:>10} {:>8} {:>10} {:>8} {:>10} {:>9}",
+        "medians", "server us", "x bare", "redis us", "x plain", "requests/s", "p99 us"
+    );
     for row in rows {
         println!(
             "{:<38} {:>10.1} {:>8.2} {:>10.1} {:>8.2} {:>10.0} {:>9.0}",

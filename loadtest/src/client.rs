@@ -35,11 +35,17 @@ impl Outcome {
 
 /// The bytes of one `POST /v1/check`.
 pub(crate) fn check(body: &str) -> Vec<u8> {
-    format!("POST /v1/check HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    format!("POST /v1/check HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        .into_bytes()
 }
 
 /// Sends `total` requests over `connections`, each connection one after the other; `request` makes the nth.
-pub(crate) async fn drive(address: SocketAddr, connections: u64, total: u64, request: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static) -> Result<Outcome, Failure> {
+pub(crate) async fn drive(
+    address: SocketAddr,
+    connections: u64,
+    total: u64,
+    request: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
+) -> Result<Outcome, Failure> {
     let (next, request) = (Arc::new(AtomicU64::new(0)), Arc::new(request));
     let start = Instant::now();
     let tasks: Vec<_> = (0..connections)

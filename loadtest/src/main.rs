@@ -1,20 +1,21 @@
-//! Load tests: starts the service and what it needs on loopback, asks, and prints what came back. Bounded in count and time.
+//! The `loadtest` binary: see `loadtest --help`. One file per command.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program: its output is its purpose")]
-// A load generator measures how long real things take.
-#![expect(clippy::disallowed_methods, reason = "it measures how long real things take; it decides nothing")]
+#![expect(clippy::disallowed_methods, reason = "it measures how long real things take, and decides nothing")]
 
 mod bare;
 mod bench;
 mod client;
 mod process;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use loadtest::access_log;
 
-/// Load tests for weir.
+/// Load tests for weir, and the traffic they are made with.
 #[derive(Debug, Parser)]
-#[command(name = "loadtest")]
+#[command(name = "loadtest", version, about)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -22,8 +23,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// CPU per decision, as ratios against the floor measured in the same run.
+    /// Measure CPU per decision, as ratios against the floor in the same run.
     Bench(bench::Args),
+    /// Write a made-up access log in nginx's combined format to stdout.
+    AccessLog(access_log::Args),
     /// The floor: a bare actix handler that takes and gives JSON of the same size.
     #[command(hide = true)]
     Bare(bare::Args),
@@ -35,10 +38,13 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
+        Command::AccessLog(args) => access_log::run(&args).map_err(Failure::from),
         Command::Bare(args) => bare::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read it has read enough.
+        Err(error) if error.downcast_ref().is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

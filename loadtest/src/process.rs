@@ -65,7 +65,11 @@ impl Drop for Process {
 /// The `weir` binary of this build: beside the one that runs.
 pub(crate) fn weir() -> Result<String, Failure> {
     let path: PathBuf = std::env::current_exe()?.with_file_name("weir");
-    if path.exists() { Ok(path.display().to_string()) } else { Err(format!("{} is not there; build it first: cargo build --release", path.display()).into()) }
+    if path.exists() {
+        Ok(path.display().to_string())
+    } else {
+        Err(format!("{} is not there; build it first: cargo build --release", path.display()).into())
+    }
 }
 
 /// A redis-server without persistence.

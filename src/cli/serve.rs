@@ -85,7 +85,11 @@ enum LogFormatArg {
 /// A prefix ends up in every key: short, and without what would break a key apart.
 fn prefix(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':');
-    if !text.is_empty() && text.len() <= 64 && text.bytes().all(plain) { Ok(text.to_owned()) } else { Err("1 to 64 of A-Z a-z 0-9 _ - . :".to_owned()) }
+    if !text.is_empty() && text.len() <= 64 && text.bytes().all(plain) {
+        Ok(text.to_owned())
+    } else {
+        Err("1 to 64 of A-Z a-z 0-9 _ - . :".to_owned())
+    }
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -94,7 +98,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         LogFormatArg::Text => LogFormat::Text,
         LogFormatArg::Json => LogFormat::Json,
     };
-    start_logging(format, &args.log).map_err(|error| Failure::new(format!("cannot log with the filter {:?}: {error}", args.log)).hint("give a level: error, warn, info, debug, trace"))?;
+    start_logging(format, &args.log).map_err(|error| {
+        Failure::new(format!("cannot log with the filter {:?}: {error}", args.log)).hint("give a level: error, warn, info, debug, trace")
+    })?;
     // Everything is read and checked before a port is bound.
     let config = load_config(args)?;
     let listeners = args.bind.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
@@ -107,7 +113,10 @@ async fn serve(args: &Args, config: Config, listeners: Vec<TcpListener>) -> Resu
     let service = Service {
         limiter: Arc::new(Limiter::new(config, store, Arc::clone(&metrics))),
         metrics,
-        families: Families { standard: args.headers.contains(&HeaderFamily::Standard), legacy: args.headers.contains(&HeaderFamily::Legacy) },
+        families: Families {
+            standard: args.headers.contains(&HeaderFamily::Standard),
+            legacy: args.headers.contains(&HeaderFamily::Legacy),
+        },
         workers: args.workers.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get),
         shutdown_timeout: Duration::from_secs(args.shutdown_timeout),
     };
@@ -132,13 +141,20 @@ fn load_config(args: &Args) -> Result<Config, Failure> {
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).map_err(|error| Failure::new(format!("cannot listen on {address}: {error}")).hint("is another process there? choose another with --bind, port 0 takes a free one"))
+    TcpListener::bind(address).map_err(|error| {
+        Failure::new(format!("cannot listen on {address}: {error}"))
+            .hint("is another process there? choose another with --bind, port 0 takes a free one")
+    })
 }
 
 fn open_store(args: &Args, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, Failure> {
     if let Some(url) = &args.redis_url {
-        let options = RedisOptions { url: url.clone(), prefix: args.redis_prefix.clone(), deadline: Duration::from_millis(args.redis_deadline_ms) };
-        let store = Arc::new(RedisStore::new(options).map_err(|error| Failure::new(error).hint("--redis-url takes redis://[user:password@]host[:port][/db]"))?);
+        let options =
+            RedisOptions { url: url.clone(), prefix: args.redis_prefix.clone(), deadline: Duration::from_millis(args.redis_deadline_ms) };
+        let store = Arc::new(
+            RedisStore::new(options)
+                .map_err(|error| Failure::new(error).hint("--redis-url takes redis://[user:password@]host[:port][/db]"))?,
+        );
         let (counted, metrics) = (Arc::clone(&store), Arc::clone(metrics));
         every(Duration::from_secs(1), move || metrics.set_corrupt_states(counted.corrupt_states()));
         return Ok(store);

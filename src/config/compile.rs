@@ -40,7 +40,12 @@ pub(super) fn compile(text: &str) -> Result<(Config, Vec<Mistake>), Vec<Mistake>
 fn compile_tiers(reader: &mut Reader, warnings: &mut Vec<Mistake>, tiers: &mut Fields<'_>, config: &mut Config) {
     let entries = tiers.take_all();
     if entries.len() > MOST_TIERS {
-        reader.note(tiers.place(), "tiers", format!("{} tiers, at most {MOST_TIERS} are taken", entries.len()), Some("limits of single users are overrides".to_owned()));
+        reader.note(
+            tiers.place(),
+            "tiers",
+            format!("{} tiers, at most {MOST_TIERS} are taken", entries.len()),
+            Some("limits of single users are overrides".to_owned()),
+        );
         return;
     }
     for entry in entries {
@@ -66,7 +71,9 @@ fn check_together(reader: &mut Reader, warnings: &mut Vec<Mistake>, fields: &Fie
         merged.lay_over(layer);
     }
     match Policy::compile(&merged) {
-        Ok(policy) => warnings.extend(policy.warnings().iter().map(|warning| fields.place().mistake(&fields.path("").trim_end_matches('.').to_owned(), warning.to_string()))),
+        Ok(policy) => warnings.extend(
+            policy.warnings().iter().map(|warning| fields.place().mistake(fields.path("").trim_end_matches('.'), warning.to_string())),
+        ),
         Err(problems) => {
             for problem in problems {
                 let path = fields.path(problem.field.name());

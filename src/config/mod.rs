@@ -117,7 +117,7 @@ pub fn load(path: &Path) -> Result<Loaded, LoadError> {
     let text = match std::str::from_utf8(&bytes) {
         Ok(text) => text,
         Err(error) => {
-            let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+            let line = bytes[..error.valid_up_to()].split(|byte| *byte == b'\n').count();
             let mistake = Mistake { line, column: 1, path: String::new(), message: "not valid UTF-8".to_owned(), hint: None };
             return Err(fail(LoadCause::Mistakes(vec![mistake])));
         }

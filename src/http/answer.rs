@@ -103,7 +103,9 @@ fn refused<'a>(answer: &Answer, subject: &'a str, reason: Reason) -> Refused<'a>
     let wait = decision.retry_after.micros();
     let (kind, title, code, window) = match reason {
         Reason::Bucket => (QUOTA_EXCEEDED, "Too many requests", "rate_limit_exceeded", Some(policy.fill_time())),
-        Reason::Window if policy.uses_bucket() => (ABNORMAL_USAGE, "Too many requests in a storm", "rate_limit_exceeded", Some(policy.window())),
+        Reason::Window if policy.uses_bucket() => {
+            (ABNORMAL_USAGE, "Too many requests in a storm", "rate_limit_exceeded", Some(policy.window()))
+        }
         Reason::Window => (QUOTA_EXCEEDED, "Too many requests", "rate_limit_exceeded", Some(policy.window())),
         Reason::CostExceedsLimit => ("about:blank", "The cost can never fit", "cost_exceeds_limit", None),
         Reason::Blocked => ("about:blank", "This user is blocked", "blocked", None),

@@ -59,7 +59,8 @@ impl Fields {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self(Map::new()));
         }
-        let value = serde_json::from_slice(body).map_err(|error| Problem::bad_request("body", &format!("the body is not JSON: {error}")))?;
+        let value =
+            serde_json::from_slice(body).map_err(|error| Problem::bad_request("body", &format!("the body is not JSON: {error}")))?;
         let Value::Object(fields) = value else {
             return Err(Problem::bad_request("body", "the body must be an object like {\"user\":\"alice\",\"cost\":1}"));
         };
@@ -84,7 +85,8 @@ impl Fields {
     fn cost(&self) -> Result<Units, Problem> {
         let Some(value) = self.0.get("cost") else { return Ok(1) };
         let cost = value.as_u64().or_else(|| value.as_f64().and_then(whole));
-        cost.filter(|cost| *cost <= MAX_COST && value.is_number()).ok_or_else(|| Problem::bad_request("cost", &format!("cost: must be a whole number from 0 to {MAX_COST}")))
+        cost.filter(|cost| *cost <= MAX_COST && value.is_number())
+            .ok_or_else(|| Problem::bad_request("cost", &format!("cost: must be a whole number from 0 to {MAX_COST}")))
     }
 }
 

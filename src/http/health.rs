@@ -25,7 +25,9 @@ impl StoreProbe {
     pub(crate) async fn look(&self, store: &dyn Store) {
         let seen = match store.ping().await {
             Ok(()) => 1,
-            Err(error) => 2 + ErrorKind::ALL.iter().position(|kind| *kind == error.kind).and_then(|index| u8::try_from(index).ok()).unwrap_or(0),
+            Err(error) => {
+                2 + ErrorKind::ALL.iter().position(|kind| *kind == error.kind).and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
+            }
         };
         self.0.store(seen, Ordering::Relaxed);
     }
@@ -40,7 +42,10 @@ impl StoreProbe {
 }
 
 pub(super) async fn live() -> HttpResponse {
-    HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).insert_header((CONTENT_TYPE, "application/json")).body(r#"{"status":"live"}"#)
+    HttpResponse::Ok()
+        .insert_header((CACHE_CONTROL, "no-store"))
+        .insert_header((CONTENT_TYPE, "application/json"))
+        .body(r#"{"status":"live"}"#)
 }
 
 /// 200 while it can answer and means to go on; 503 while it leaves, and while no answer could be right.
@@ -56,5 +61,8 @@ pub(super) async fn ready(shared: Data<Shared>, probe: Data<StoreProbe>) -> Http
 }
 
 pub(super) async fn metrics(shared: Data<Shared>) -> HttpResponse {
-    HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).insert_header((CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")).body(shared.metrics.render())
+    HttpResponse::Ok()
+        .insert_header((CACHE_CONTROL, "no-store"))
+        .insert_header((CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"))
+        .body(shared.metrics.render())
 }

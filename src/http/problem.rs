@@ -41,15 +41,26 @@ impl Problem {
     }
 
     pub(super) fn unsupported_media_type(found: &str) -> Self {
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body must be JSON", format!("the content type is {found:?}; send application/json"))
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            "The body must be JSON",
+            format!("the content type is {found:?}; send application/json"),
+        )
     }
 
     pub(super) fn body_too_long(most: usize) -> Self {
-        Self { close: true, ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", "The body is too long", format!("at most {most} bytes are taken")) }
+        Self {
+            close: true,
+            ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", "The body is too long", format!("at most {most} bytes are taken"))
+        }
     }
 
     pub(super) fn body_too_slow() -> Self {
-        Self { close: true, ..Self::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", "The body came too slowly", "the whole body must arrive within 10 s") }
+        Self {
+            close: true,
+            ..Self::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", "The body came too slowly", "the whole body must arrive within 10 s")
+        }
     }
 
     pub(super) fn not_found(path: &str) -> Self {
@@ -58,14 +69,22 @@ impl Problem {
     }
 
     pub(super) fn method_not_allowed(method: &str, allowed: &str) -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Not with this method", format!("{method} is not allowed here; use {allowed}"))
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            "Not with this method",
+            format!("{method} is not allowed here; use {allowed}"),
+        )
     }
 
     pub(super) fn identity(error: IdentityError) -> Self {
         match error {
-            IdentityError::UntrustedPeer => {
-                Self::new(StatusCode::FORBIDDEN, "untrusted_peer", "This peer may not say who asks", "user and address are taken from trusted peers only")
-            }
+            IdentityError::UntrustedPeer => Self::new(
+                StatusCode::FORBIDDEN,
+                "untrusted_peer",
+                "This peer may not say who asks",
+                "user and address are taken from trusted peers only",
+            ),
             IdentityError::InvalidUserId(error) => Self::bad_request("user", &format!("user: {error}")),
             IdentityError::InvalidAddress => Self::bad_request("address", &error.to_string()),
         }
@@ -76,7 +95,12 @@ impl Problem {
         Self {
             kind: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
             retry_after: Some(1),
-            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "The limits cannot be checked right now", "the store that holds the limits' state did not answer; nothing was decided")
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "store_unavailable",
+                "The limits cannot be checked right now",
+                "the store that holds the limits' state did not answer; nothing was decided",
+            )
         }
     }
 

@@ -23,7 +23,10 @@ static PROCESS: LazyLock<String> = LazyLock::new(|| uuid::Uuid::new_v4().simple(
 static COUNTER: AtomicU64 = AtomicU64::new(1);
 
 /// Takes the caller's id if it is a sane one, else makes one. Also tells the client to go elsewhere while the process leaves.
-pub(crate) async fn identify_request(request: ServiceRequest, next: Next<impl MessageBody>) -> Result<ServiceResponse<impl MessageBody>, Error> {
+pub(crate) async fn identify_request(
+    request: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let id = request.headers().get(HEADER).filter(|value| is_sane(value)).cloned().unwrap_or_else(made);
     let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
     let shared = request.app_data::<Data<Shared>>().cloned();

@@ -1,122 +1,116 @@
-//! Access logs in nginx's combined format.
+//! Access logs in nginx's combined format:
+//! `address - user [day/Mon/year:h:m:s ±zone] "request" status bytes "referer" "user agent"`.
 //!
-//! A line is written when its request is done, so lines are nearly but not quite in order, and times are whole seconds. Lines
-//! are put in order within [`REORDER_SECONDS`]; what comes later than that is put at the earliest time still open, and counted.
-//! The requests of one second are spread evenly within it.
+//! Only the address, the user and the time are used; the rest is checked in its shape, so that a log of another format is
+//! noticed instead of misread. What follows after the user agent (many add fields) is left alone.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use super::{Event, Item, What};
+use jiff::fmt::strtime;
+
 use crate::identity::Subject;
-use crate::limit::{Micros, US};
 
-/// How far lines may be out of order.
-const REORDER_SECONDS: i64 = 10;
-/// The most lines that wait to be put in order.
-const MOST_WAITING: usize = 1_000_000;
+/// A subject has at most this much of an IPv6 address: a household or a server owns a whole /64.
+const IPV6_PREFIX: u32 = 64;
 
-/// Who is the subject of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SubjectOf {
-    /// The user where one is named, else the address.
-    UserOrAddress,
-    /// The address, always.
+/// Who a line of an access log is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SubjectFrom {
+    /// The remote user; the address where there is none (`-`).
+    #[default]
+    User,
+    /// Always the address.
     Address,
 }
 
-/// Lines that wait for their second to be complete.
-pub(super) struct AccessLog {
-    subject_of: SubjectOf,
-    waiting: BTreeMap<i64, Vec<String>>,
-    waiting_lines: usize,
-    /// Seconds before this one are given out.
-    open_from: i64,
-    newest: i64,
-    pub late: u64,
+/// Reads lines; remembers the last date, as thousands of lines in a row share it.
+#[derive(Default)]
+pub(super) struct Reader {
+    subject_from: SubjectFrom,
+    last_date: String,
+    last_second: i64,
 }
 
-impl AccessLog {
-    pub(super) fn new(subject_of: SubjectOf) -> Self {
-        Self { subject_of, waiting: BTreeMap::new(), waiting_lines: 0, open_from: i64::MIN, newest: i64::MIN, late: 0 }
+impl Reader {
+    pub(super) fn new(subject_from: SubjectFrom) -> Self {
+        Self { subject_from, ..Self::default() }
     }
 
-    /// Takes one line, and gives out what cannot be preceded any more.
-    pub(super) fn understand(&mut self, text: &str, items: &mut VecDeque<Item>) -> Result<(), String> {
-        let line = parse(text)?;
-        let user = match (line.user, self.subject_of) {
-            ("-", _) | (_, SubjectOf::Address) => line.address,
-            (user, SubjectOf::UserOrAddress) => user,
+    /// The second, since the Unix epoch, in which the request was completed, and who made it.
+    ///
+    /// # Errors
+    /// What is not as in a combined log.
+    pub(super) fn read(&mut self, line: &str) -> Result<(i64, Subject), String> {
+        let (address, rest) = line.split_once(' ').ok_or("it is not in the combined format")?;
+        let address = ip(address)?;
+        let (_ident, rest) = rest.split_once(' ').ok_or("there is no user after the address")?;
+        // nginx writes spaces and brackets in a user's name as they are: the date is the first bracket that holds one.
+        let (user, date, rest) = rest
+            .match_indices(" [")
+            .find_map(|(index, _)| {
+                let (date, after) = rest[index + 2..].split_once(']')?;
+                (date.len() == 26 && date.is_ascii() && date.as_bytes()[2] == b'/').then_some((&rest[..index], date, after))
+            })
+            .ok_or("there is no [day/Mon/year:hour:minute:second zone] in it")?;
+        let second = self.second(date)?;
+        shape(rest)?;
+        let subject = match self.subject_from {
+            SubjectFrom::User if user != "-" => Subject::user(&unescaped(user)?).map_err(|error| format!("remote user: {error}"))?,
+            _ => Subject::Address(address),
         };
-        Subject::user(user).map_err(|error| format!("user: {error}"))?;
-        let mut second = line.second;
-        if second < self.open_from {
-            self.late += 1;
-            second = self.open_from;
-        }
-        self.newest = self.newest.max(second);
-        self.waiting.entry(second).or_default().push(user.to_owned());
-        self.waiting_lines += 1;
-        while let Some((&oldest, _)) = self.waiting.first_key_value()
-            && (oldest + REORDER_SECONDS < self.newest || self.waiting_lines > MOST_WAITING)
-        {
-            self.give_out(oldest, items);
-        }
-        Ok(())
+        Ok((second, subject))
     }
 
-    /// Gives out all that waits.
-    pub(super) fn flush(&mut self, items: &mut VecDeque<Item>) {
-        while let Some((&oldest, _)) = self.waiting.first_key_value() {
-            self.give_out(oldest, items);
+    fn second(&mut self, date: &str) -> Result<i64, String> {
+        if date != self.last_date {
+            let broken = |error: jiff::Error| format!("the date {date:?} cannot be read: {error}");
+            let time = strtime::parse("%d/%b/%Y:%H:%M:%S %z", date).and_then(|time| time.to_timestamp()).map_err(broken)?;
+            if time.as_second() < 0 {
+                return Err(format!("the date {date:?} lies before 1970"));
+            }
+            self.last_second = time.as_second();
+            date.clone_into(&mut self.last_date);
         }
-    }
-
-    fn give_out(&mut self, second: i64, items: &mut VecDeque<Item>) {
-        let users = self.waiting.remove(&second).unwrap_or_default();
-        self.waiting_lines -= users.len();
-        // A second given out because too many lines waited stays open: later lines of it follow.
-        self.open_from = if second + REORDER_SECONDS < self.newest { second + 1 } else { second };
-        let step = US / Micros::try_from(users.len()).unwrap_or(US).max(1);
-        let mut at = second * US;
-        for user in users {
-            items.push_back(Item::Event(Event { at, user, what: What::Request(1) }));
-            at += step;
-        }
+        Ok(self.last_second)
     }
 }
 
-struct Line<'a> {
-    address: &'a str,
-    user: &'a str,
-    second: i64,
+/// An address in its canonical form: IPv4-mapped is IPv4, IPv6 is cut to its /64.
+fn ip(text: &str) -> Result<Box<str>, String> {
+    let address: IpAddr = text.parse().map_err(|_| format!("{:?} is not an address", text.chars().take(50).collect::<String>()))?;
+    Ok(match address.to_canonical() {
+        IpAddr::V4(v4) => v4.to_string().into(),
+        IpAddr::V6(v6) => {
+            let network = Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - IPV6_PREFIX)));
+            format!("{network}/{IPV6_PREFIX}").into()
+        }
+    })
 }
 
-/// `address - user [day/month/year:hour:minute:second zone] "request" status bytes "referer" "agent"`.
-fn parse(text: &str) -> Result<Line<'_>, String> {
-    let (address, rest) = text.split_once(' ').ok_or("no address")?;
-    address.parse::<IpAddr>().map_err(|_| "does not begin with an address".to_owned())?;
-    let (_ident, rest) = rest.split_once(' ').ok_or("no user")?;
-    let (user, rest) = rest.split_once(" [").ok_or("no time in brackets")?;
-    let (time, rest) = rest.split_once("] ").ok_or("no time in brackets")?;
-    let second = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time)
-        .and_then(|parsed| parsed.to_timestamp())
-        .map_err(|error| format!("not a time: {error}"))?
-        .as_second();
-    if !(0..1 << 33).contains(&second) {
-        return Err("a time before 1970 or after 2242".to_owned());
+/// Checks ` "request" status bytes "referer" "user agent"`.
+fn shape(rest: &str) -> Result<(), String> {
+    let rest = quoted(rest).ok_or("there is no quoted request after the date")?;
+    let mut words = rest.strip_prefix(' ').unwrap_or_default().splitn(3, ' ');
+    let (status, bytes, rest) = (words.next().unwrap_or_default(), words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    if status.len() != 3 || !status.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("there is no status after the request".to_owned());
     }
-    let rest = after_quoted(rest).ok_or("no request in quotes")?;
-    let mut numbers = rest.split_ascii_whitespace();
-    let is_number = |word: Option<&str>| word.is_some_and(|word| word == "-" || word.bytes().all(|byte| byte.is_ascii_digit()));
-    if !is_number(numbers.next()) || !is_number(numbers.next()) {
-        return Err("no status and size behind the request".to_owned());
+    if bytes != "-" && (bytes.is_empty() || !bytes.bytes().all(|byte| byte.is_ascii_digit())) {
+        return Err("there is no number of bytes after the status".to_owned());
     }
-    Ok(Line { address, user, second })
+    // `splitn` took the space that `quoted` wants.
+    let rest = quoted_here(rest).ok_or("there is no quoted referer after the bytes")?;
+    let rest = quoted(rest).ok_or("there is no quoted user agent after the referer")?;
+    if rest.is_empty() || rest.starts_with(' ') { Ok(()) } else { Err("something is stuck to the user agent".to_owned()) }
 }
 
-/// What stands behind a quoted field, whose quotes may be escaped.
-fn after_quoted(text: &str) -> Option<&str> {
+/// What follows a space and a quoted field.
+fn quoted(text: &str) -> Option<&str> {
+    quoted_here(text.strip_prefix(' ')?)
+}
+
+/// What follows a quoted field, in which a backslash takes the next character with it.
+fn quoted_here(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('"')?;
     let mut escaped = false;
     for (index, byte) in inner.bytes().enumerate() {
@@ -128,4 +122,80 @@ fn after_quoted(text: &str) -> Option<&str> {
         }
     }
     None
+}
+
+/// A user's name without nginx's escapes (`\x22`, `\"`, `\\`).
+fn unescaped(text: &str) -> Result<String, String> {
+    if !text.contains('\\') {
+        return Ok(text.to_owned());
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16)).and_then(|digit| u8::try_from(digit).ok());
+        match bytes.next() {
+            Some(b'x') => match (digit(bytes.next()), digit(bytes.next())) {
+                (Some(high), Some(low)) => out.push(high * 16 + low),
+                _ => return Err("remote user: \\x without two hex digits".to_owned()),
+            },
+            Some(plain) => out.push(plain),
+            None => return Err("remote user: it ends in a backslash".to_owned()),
+        }
+    }
+    String::from_utf8(out).map_err(|_| "remote user: its escapes are not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REST: &str = r#"[01/Jan/2026:01:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "curl/8""#;
+
+    #[track_caller]
+    fn good(line: &str, subject: &str) {
+        let (second, who) = Reader::default().read(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!((second, who.to_string().as_str()), (1_767_225_600, subject));
+    }
+
+    #[track_caller]
+    fn bad(line: &str, problem: &str) {
+        let error = Reader::default().read(line).expect_err("a bad line");
+        assert!(error.contains(problem), "{error:?} does not say {problem:?}");
+    }
+
+    #[test]
+    fn the_subject_is_the_user_and_else_the_address() {
+        good(&format!("192.0.2.1 - - {REST}"), "ip:192.0.2.1");
+        good(&format!("192.0.2.1 - alice {REST}"), "alice");
+        good(&format!(r"192.0.2.1 - a\x22b\x5C {REST}"), "a\"b\\");
+        good(&format!("192.0.2.1 - a [b] c {REST}"), "a [b] c");
+        good(&format!("2001:db8::1:2 - - {REST}"), "ip:2001:db8::/64");
+        good(&format!("::ffff:192.0.2.1 - - {REST}"), "ip:192.0.2.1");
+        let (_, who) = Reader::new(SubjectFrom::Address).read(&format!("192.0.2.1 - alice {REST}")).expect("good");
+        assert_eq!(who.to_string(), "ip:192.0.2.1");
+    }
+
+    #[test]
+    fn odd_requests_and_added_fields_are_taken() {
+        good(r#"192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "" 400 0 "-" "-""#, "ip:192.0.2.1");
+        good(r#"192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "\x16\x03 \" ] [" 400 - "a\\" "b" "added" 0.003"#, "ip:192.0.2.1");
+        good(r#"192.0.2.1 - - [31/Dec/2025:19:00:00 -0500] "-" 408 0 "-" "-""#, "ip:192.0.2.1");
+    }
+
+    #[test]
+    fn what_is_no_combined_line_is_named() {
+        bad("", "combined format");
+        bad("localhost - - x", "is not an address");
+        bad("192.0.2.1 - - no date", "there is no [day/Mon/year");
+        bad(r#"192.0.2.1 - - [32/Jan/2026:00:00:00 +0000] "" 200 0 "-" "-""#, "cannot be read");
+        bad(r#"192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / 200 0"#, "no quoted request");
+        bad(r#"192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "" OK 0 "-" "-""#, "no status");
+        bad(r#"192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "" 200 x "-" "-""#, "no number of bytes");
+        bad(r#"192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "" 200 0"#, "no quoted referer");
+        bad(r#"192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "" 200 0 "-""#, "no quoted user agent");
+    }
 }

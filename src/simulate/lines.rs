@@ -1,144 +1,161 @@
-//! Input as lines, and lines as what they say, whatever their format.
+//! Lines of bounded length, and the memory of bad ones.
 
-use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead};
 
-use flate2::read::MultiGzDecoder;
+use serde::Serialize;
 
-use super::access_log::{AccessLog, SubjectOf};
-use super::{Item, trace};
+/// The longest line of a trace or log, in bytes.
+const MAX_LINE_BYTES: usize = 64 * 1024;
+/// The longest vector: all its events stand in one line.
+const MAX_VECTOR_BYTES: usize = 16 * 1024 * 1024;
+/// What tells a vector from an event; it must stand within the first [`MAX_LINE_BYTES`].
+const VECTOR_MARK: &[u8] = b"\"events\"";
+/// How many bad lines are named; the rest is counted.
+const MAX_NAMED: usize = 20;
 
-/// The longest line that is read whole. A line of a vector file holds a whole trace.
-const LONGEST_LINE: usize = 16 << 20;
-
-/// Why nothing could be read.
-#[derive(Debug, thiserror::Error)]
-pub enum InputError {
-    /// Reading failed.
-    #[error("cannot read the trace: {0}")]
-    Io(#[from] io::Error),
-}
-
-enum Format {
-    Json,
-    AccessLog(AccessLog),
-}
-
-/// Reads a trace, plain or gzip, JSON lines or an access log: its content says which.
-pub struct Source<'a> {
-    input: Box<dyn BufRead + 'a>,
-    format: Option<Format>,
-    subject_of: SubjectOf,
-    line: u64,
+/// One line after the other into one buffer.
+pub(super) struct Lines<R> {
+    input: R,
     buffer: Vec<u8>,
-    ready: VecDeque<Item>,
-    ended: bool,
+    number: u64,
 }
 
-impl<'a> Source<'a> {
-    /// A source that reads from `input`; `subject_of` says who is the subject of a line of an access log.
+/// What stands in a line: its text without the line end, or why it cannot be used.
+pub(super) type Line<'a> = Result<&'a str, String>;
+
+impl<R: BufRead> Lines<R> {
+    pub(super) const fn new(input: R) -> Self {
+        Self { input, buffer: Vec::new(), number: 0 }
+    }
+
+    /// The next line and its number, from 1. What is longer than it may be is read over, not kept.
     ///
     /// # Errors
-    /// When the first bytes cannot be read.
-    pub fn new(input: impl Read + 'a, subject_of: SubjectOf) -> Result<Self, InputError> {
-        let mut input = BufReader::with_capacity(1 << 16, input);
-        let is_gzip = input.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let input: Box<dyn BufRead + 'a> = if is_gzip { Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input))) } else { Box::new(input) };
-        Ok(Self { input, format: None, subject_of, line: 0, buffer: Vec::new(), ready: VecDeque::new(), ended: false })
-    }
-
-    /// The next thing that the input says; nothing at its end.
-    ///
-    /// # Errors
-    /// When reading fails. (A line that cannot be understood is no error: [`Item::Bad`].)
-    pub fn next_item(&mut self) -> Result<Option<Item>, InputError> {
-        loop {
-            if let Some(item) = self.ready.pop_front() {
-                return Ok(Some(item));
-            }
-            if self.ended {
-                return Ok(None);
-            }
-            match self.read_line()? {
-                None => {
-                    self.ended = true;
-                    if let Some(Format::AccessLog(log)) = &mut self.format {
-                        log.flush(&mut self.ready);
-                    }
-                }
-                Some(true) => self.understand(),
-                Some(false) => self.ready.push_back(Item::Bad { line: self.line, why: format!("longer than {LONGEST_LINE} bytes") }),
-            }
-        }
-    }
-
-    /// The number of the line that was read last, from 1.
-    #[must_use]
-    pub const fn line(&self) -> u64 {
-        self.line
-    }
-
-    /// How many lines of an access log came too late to be put in order.
-    #[must_use]
-    pub fn late_lines(&self) -> u64 {
-        if let Some(Format::AccessLog(log)) = &self.format { log.late } else { 0 }
-    }
-
-    /// Whether times were whole seconds and were spread within them.
-    #[must_use]
-    pub fn times_were_spread(&self) -> bool {
-        matches!(self.format, Some(Format::AccessLog(_)))
-    }
-
-    /// Reads the next line into the buffer: whole, too long (skipped), or none.
-    fn read_line(&mut self) -> Result<Option<bool>, InputError> {
+    /// When the input cannot be read, or is no intact gzip.
+    pub(super) fn next(&mut self) -> io::Result<Option<(u64, Line<'_>)>> {
         self.buffer.clear();
-        let mut fits = true;
-        let mut any = false;
+        let mut most = MAX_LINE_BYTES;
+        let mut bytes = 0;
         loop {
-            let chunk = self.input.fill_buf()?;
-            if chunk.is_empty() {
-                break;
-            }
-            any = true;
-            let (taken, done) = match chunk.iter().position(|byte| *byte == b'\n') {
-                Some(end) => (end + 1, true),
-                None => (chunk.len(), false),
+            let chunk = match self.input.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
             };
-            fits = fits && self.buffer.len() + taken <= LONGEST_LINE;
-            if fits {
-                self.buffer.extend_from_slice(&chunk[..taken]);
+            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let mut part = &chunk[..end.unwrap_or(chunk.len())];
+            let consumed = end.map_or(chunk.len(), |end| end + 1);
+            bytes += consumed;
+            let room = most.saturating_sub(self.buffer.len());
+            if part.len() > room {
+                self.buffer.extend_from_slice(&part[..room]);
+                part = &part[room..];
+                if most == MAX_LINE_BYTES && self.buffer.windows(VECTOR_MARK.len()).any(|window| window == VECTOR_MARK) {
+                    most = MAX_VECTOR_BYTES;
+                } else {
+                    // Nothing more is kept of it, and its length tells that it is too long.
+                    most = 0;
+                }
             }
-            self.input.consume(taken);
-            if done {
+            if most > 0 {
+                self.buffer.extend_from_slice(part);
+            }
+            let at_end = chunk.is_empty();
+            self.input.consume(consumed);
+            if end.is_some() || at_end {
                 break;
             }
         }
-        if !any {
+        if bytes == 0 {
             return Ok(None);
         }
-        self.line += 1;
-        Ok(Some(fits))
+        self.number += 1;
+        Ok(Some((self.number, self.text(most == 0))))
     }
 
-    fn understand(&mut self) {
-        let bad = |line, why: String| Item::Bad { line, why };
-        let Ok(text) = std::str::from_utf8(&self.buffer) else {
-            self.ready.push_back(bad(self.line, "not valid UTF-8".to_owned()));
-            return;
-        };
-        let text = text.trim();
-        if text.is_empty() {
-            return;
+    fn text(&self, too_long: bool) -> Line<'_> {
+        if too_long {
+            return Err(format!("longer than {MAX_LINE_BYTES} bytes"));
         }
-        let subject_of = self.subject_of;
-        let format = self.format.get_or_insert_with(|| if text.starts_with('{') { Format::Json } else { Format::AccessLog(AccessLog::new(subject_of)) });
-        let understood = match format {
-            Format::Json => trace::understand(text, &mut self.ready),
-            Format::AccessLog(log) => log.understand(text, &mut self.ready),
-        };
-        if let Err(why) = understood {
-            self.ready.push_back(bad(self.line, why));
+        let line = self.buffer.strip_suffix(b"\r").unwrap_or(&self.buffer);
+        std::str::from_utf8(line).map_err(|error| format!("byte {} is not UTF-8", error.valid_up_to() + 1))
+    }
+}
+
+/// Lines that could not be used: all counted, the first 20 named.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BadLines {
+    /// How many.
+    pub count: u64,
+    /// The first of them.
+    pub first: Vec<BadLine>,
+}
+
+/// A line that could not be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BadLine {
+    /// Its number, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl BadLines {
+    pub(super) fn add(&mut self, line: u64, problem: String) {
+        self.count += 1;
+        if self.first.len() < MAX_NAMED {
+            self.first.push(BadLine { line, problem });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(input: &[u8]) -> Vec<(u64, Result<String, String>)> {
+        // A buffer of seven bytes: no line end and no line falls on its edges by luck.
+        let mut lines = Lines::new(io::BufReader::with_capacity(7, input));
+        let mut all = Vec::new();
+        while let Some((number, line)) = lines.next().expect("a slice can be read") {
+            all.push((number, line.map(str::to_owned)));
+        }
+        all
+    }
+
+    #[test]
+    fn line_ends_of_both_kinds_and_none_at_the_end() {
+        let lines = all(b"one\r\n\ntwo and more\nlast");
+        let texts: Vec<_> = lines.into_iter().map(|(number, line)| (number, line.expect("good"))).collect();
+        assert_eq!(texts, [(1, "one".into()), (2, String::new()), (3, "two and more".into()), (4, "last".into())]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_not_kept_and_the_next_one_is_read() {
+        let mut input = vec![b'x'; 3 * MAX_LINE_BYTES];
+        input.extend_from_slice(b"\nnext\n");
+        let mut lines = Lines::new(io::BufReader::new(input.as_slice()));
+        assert!(lines.next().expect("readable").expect("a line").1.is_err());
+        assert!(lines.buffer.capacity() <= 2 * MAX_LINE_BYTES, "it holds {}", lines.buffer.capacity());
+        assert_eq!(lines.next().expect("readable").expect("a line"), (2, Ok("next")));
+    }
+
+    #[test]
+    fn exactly_the_longest_line_is_taken() {
+        let mut input = vec![b'x'; MAX_LINE_BYTES];
+        assert!(all(&input)[0].1.is_ok());
+        input.push(b'x');
+        assert!(all(&input)[0].1.is_err());
+    }
+
+    #[test]
+    fn a_vector_may_be_longer() {
+        let text = format!("{{\"events\":[{}", " ".repeat(2 * MAX_LINE_BYTES));
+        assert_eq!(all(text.as_bytes()), [(1, Ok(text))]);
+    }
+
+    #[test]
+    fn invalid_utf8_is_named_by_its_byte() {
+        assert_eq!(all(b"ab\xff\nok"), [(1, Err("byte 3 is not UTF-8".into())), (2, Ok("ok".into()))]);
     }
 }

@@ -1,53 +1,49 @@
-//! Replays traces and access logs without a service: who would have been refused, how often, and why. So a limit is tried on
-//! yesterday's traffic before it is set.
+//! Replays of traces and access logs: who would have been refused, how often and why.
 //!
-//! Input is read line by line, what is remembered is bounded, so memory does not depend on the length of a trace.
+//! A trace is read line by line ([`lines`]) and turned into [`Step`]s ([`trace`], [`access_log`]), which [`replay()`] puts to a store, one
+//! after the other and each at its own time. What is remembered does not grow with the length of the trace: a line is at most so
+//! long, the lines of an access log are sorted within a bounded buffer ([`order`]), the report counts a bounded number of users
+//! one by one, and a store is bounded by itself.
+//!
+//! Nothing here opens files or prints: the command line does.
 
 mod access_log;
+mod input;
 mod lines;
+mod order;
 mod replay;
 mod report;
 mod trace;
 
+pub use access_log::SubjectFrom;
+pub use input::open;
+pub use lines::{BadLine, BadLines};
+pub use order::LINES_HELD;
+pub use replay::{Backend, Error, OnDecision, Options, replay};
+pub use report::{MAX_COUNTED_USERS, Report, Tally};
+
+use crate::identity::Subject;
 use crate::limit::{Micros, Part, Units};
 
-pub use access_log::SubjectOf;
-pub use lines::{InputError, Source};
-pub use replay::{Decider, Outcome, Replay};
-pub use report::{Report, UserReport};
-
-/// One line of input that says something.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Event {
-    /// When, µs.
-    pub at: Micros,
-    /// Who.
-    pub user: String,
-    /// What.
-    pub what: What,
-}
-
-/// What happens in an event.
-#[derive(Debug, Clone, PartialEq)]
-pub enum What {
-    /// The user asks for this much.
-    Request(Units),
-    /// The user's override from now on, in place of an earlier one.
-    Policy(Part),
-}
-
-/// What comes out of the input.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Item {
-    /// Something happened.
-    Event(Event),
-    /// From here on everything is new, and this lies over the config's defaults: a vector begins.
-    Fresh(Part),
-    /// This line says nothing that can be understood.
-    Bad {
-        /// Its number, from 1.
-        line: u64,
-        /// What is wrong with it.
-        why: String,
+/// What a trace says, one thing at a time.
+#[derive(Debug)]
+enum Step {
+    /// A request.
+    Request {
+        /// When, µs since the Unix epoch.
+        at: Micros,
+        /// Who.
+        subject: Subject,
+        /// Of what cost.
+        cost: Units,
     },
+    /// This user's override from now on, in place of an earlier one.
+    Override {
+        /// Whose.
+        subject: Subject,
+        /// What it sets.
+        part: Part,
+    },
+    /// From now on nothing has happened, and this lies over the configured policy.
+    Begin(Part),
 }

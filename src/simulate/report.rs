@@ -1,116 +1,143 @@
-//! What a replay found, per user and in all, in bounded memory.
+//! What a replay found, per user and overall.
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use crate::limit::{Decision, Micros, Reason, US};
+use super::BadLines;
+use crate::identity::Subject;
+use crate::limit::{Decision, Micros, Reason, Wait};
 
-/// Users that are counted one by one; the others are counted together.
-const MOST_USERS: usize = 100_000;
-/// Bad lines that are named; the others are counted.
-const MOST_NAMED: usize = 20;
+/// How many users are counted one by one; those that turn up later are counted together.
+pub const MAX_COUNTED_USERS: usize = 100_000;
 
-/// Counts of one user, or of all.
-#[derive(Debug, Clone, Default, Serialize, PartialEq)]
-pub struct UserReport {
-    /// Requests, peeks too.
+/// What happened to some requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Requests that were decided. Peeks (cost 0) count too.
     pub requests: u64,
-    /// Requests that were admitted.
+    /// Of these, admitted.
     pub admitted: u64,
-    /// Requests refused by the bucket.
-    pub refused_by_bucket: u64,
-    /// Requests refused by the window.
-    pub refused_by_window: u64,
-    /// Requests whose cost could never fit, or whose user is blocked.
-    pub refused_for_good: u64,
-    /// Requests that mode `shadow` admitted and `enforce` would not have.
-    pub shadow_refused: u64,
-    /// The longest wait that a refusal named, seconds.
-    pub longest_wait_seconds: f64,
+    /// Of these, not fitting, in the order of [`Reason::ALL`].
+    pub reasons: [u64; Reason::ALL.len()],
+    /// Admitted although they did not fit (mode `shadow`).
+    pub shadowed: u64,
+    /// The longest finite wait that a refusal named, µs.
+    pub longest_wait: Micros,
+    /// Requests that the store had no room to decide.
+    pub undecided: u64,
 }
 
-impl UserReport {
-    fn add(&mut self, decision: &Decision) {
-        self.requests += 1;
-        if decision.admitted {
-            self.admitted += 1;
-            self.shadow_refused += u64::from(decision.reason.is_some());
-            return;
-        }
-        match decision.reason {
-            Some(Reason::Bucket) => self.refused_by_bucket += 1,
-            Some(Reason::Window) => self.refused_by_window += 1,
-            Some(Reason::CostExceedsLimit | Reason::Blocked) | None => self.refused_for_good += 1,
-        }
-        self.longest_wait_seconds = self.longest_wait_seconds.max(decision.retry_after.micros().map_or(0.0, seconds));
-    }
-
+impl Tally {
     /// Requests that were refused.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.requests - self.admitted
     }
 
-    /// The share of requests that were admitted, 0 … 1; 1 when there were none.
+    /// Admitted ÷ decided, 0 … 1; 1 without requests.
     #[must_use]
     pub fn success_rate(&self) -> f64 {
         if self.requests == 0 { 1.0 } else { self.admitted as f64 / self.requests as f64 }
     }
+
+    fn count(&mut self, decision: Option<&Decision>) {
+        let Some(decision) = decision else {
+            self.undecided += 1;
+            return;
+        };
+        self.requests += 1;
+        self.admitted += u64::from(decision.admitted);
+        if let Some(reason) = decision.reason {
+            self.reasons[reason as usize] += 1;
+            self.shadowed += u64::from(decision.admitted);
+        }
+        if let Wait::For(wait) = decision.retry_after {
+            self.longest_wait = self.longest_wait.max(wait);
+        }
+    }
+
+    /// Adds what happened to others.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.admitted += other.admitted;
+        self.shadowed += other.shadowed;
+        self.undecided += other.undecided;
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
+        for (sum, count) in self.reasons.iter_mut().zip(other.reasons) {
+            *sum += count;
+        }
+    }
+}
+
+impl Serialize for Tally {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let reasons: serde_json::Map<_, _> =
+            Reason::ALL.into_iter().zip(self.reasons).map(|(reason, count)| (reason.name().to_owned(), count.into())).collect();
+        serde_json::json!({
+            "requests": self.requests,
+            "admitted": self.admitted,
+            "refused": self.refused(),
+            "reasons": reasons,
+            "shadowed": self.shadowed,
+            "undecided": self.undecided,
+            "success_rate": self.success_rate(),
+            "longest_wait_us": self.longest_wait,
+        })
+        .serialize(serializer)
+    }
 }
 
 /// What a replay found.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub struct Report {
-    users: HashMap<String, UserReport>,
-    /// All together.
-    pub overall: UserReport,
-    /// The users beyond the first 100 000, together.
-    pub other_users: UserReport,
-    /// Lines that could not be understood.
-    pub bad_lines: u64,
-    /// The first of them, with what is wrong.
-    pub first_bad_lines: Vec<(u64, String)>,
-    /// Requests that the store could not decide: it was full of active subjects.
-    pub undecided: u64,
-    /// Lines of an access log that came too late to be put in order.
+    /// Lines that could not be used.
+    pub bad_lines: BadLines,
+    /// Lines read, bad and empty ones too.
+    pub lines: u64,
+    /// Whether times are those of an access log: whole seconds, spread evenly.
+    pub spread: bool,
+    /// Lines of an access log that came too late to be put in their place.
     pub late_lines: u64,
-    /// Whether times were whole seconds and were spread within them.
-    pub times_were_spread: bool,
+    /// All requests.
+    pub overall: Tally,
+    /// Those of users beyond [`MAX_COUNTED_USERS`].
+    pub uncounted: Tally,
+    users: HashMap<Subject, Tally>,
 }
 
 impl Report {
-    /// A request of `user` was decided.
-    pub fn add(&mut self, user: &str, decision: &Decision) {
-        self.overall.add(decision);
-        if let Some(report) = self.users.get_mut(user) {
-            report.add(decision);
-        } else if self.users.len() < MOST_USERS {
-            self.users.entry(user.to_owned()).or_default().add(decision);
+    /// Counts one request; nothing is a store without room.
+    pub(super) fn count(&mut self, subject: &Subject, decision: Option<&Decision>) {
+        self.overall.count(decision);
+        if let Some(tally) = self.users.get_mut(subject) {
+            tally.count(decision);
+        } else if self.users.len() < MAX_COUNTED_USERS {
+            self.users.entry(subject.clone()).or_default().count(decision);
         } else {
-            self.other_users.add(decision);
+            self.uncounted.count(decision);
         }
     }
 
-    /// A line could not be understood.
-    pub fn add_bad(&mut self, line: u64, why: String) {
-        self.bad_lines += 1;
-        if self.first_bad_lines.len() < MOST_NAMED {
-            self.first_bad_lines.push((line, why));
-        }
-    }
-
-    /// The `most` users with the most refusals, then with the most requests; and the others together, with their number.
+    /// How many users are counted one by one.
     #[must_use]
-    pub fn busiest(&self, most: usize) -> (Vec<(&str, &UserReport)>, usize) {
-        let mut users: Vec<_> = self.users.iter().map(|(user, report)| (user.as_str(), report)).collect();
-        users.sort_by(|(name, a), (other, b)| (b.refused(), b.requests).cmp(&(a.refused(), a.requests)).then_with(|| name.cmp(other)));
-        let others = users.len().saturating_sub(most);
-        users.truncate(most);
-        (users, others)
+    pub fn users(&self) -> usize {
+        self.users.len()
     }
-}
 
-fn seconds(span: Micros) -> f64 {
-    span as f64 / US as f64
+    /// The `most` users with the most refusals (then requests, then by name), and how many others there are and what happened
+    /// to them; those not counted one by one are among the others' requests but not in their number.
+    #[must_use]
+    pub fn top(&self, most: usize) -> (Vec<(String, Tally)>, usize, Tally) {
+        let mut users: Vec<_> = self.users.iter().map(|(subject, tally)| (subject.to_string(), *tally)).collect();
+        users.sort_unstable_by(|(a_name, a), (b_name, b)| {
+            (b.refused(), b.shadowed, b.requests).cmp(&(a.refused(), a.shadowed, a.requests)).then_with(|| a_name.cmp(b_name))
+        });
+        let others = users.split_off(most.min(users.len()));
+        let mut rest = self.uncounted;
+        for (_, tally) in &others {
+            rest.add(tally);
+        }
+        (users, others.len(), rest)
+    }
 }

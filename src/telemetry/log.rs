@@ -28,5 +28,9 @@ pub fn start_logging(format: LogFormat, filter: &str) -> Result<(), Box<dyn std:
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    if json { logs.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init() } else { logs.with_ansi(io::stderr().is_terminal()).try_init() }
+    if json {
+        logs.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
+    } else {
+        logs.with_ansi(io::stderr().is_terminal()).try_init()
+    }
 }

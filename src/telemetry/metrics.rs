@@ -40,26 +40,35 @@ impl Metrics {
     #[expect(clippy::expect_used, reason = "fixed, valid names; the test of this module makes them all")]
     pub fn new() -> Self {
         let registry = Registry::new();
-        let register = |collector: Box<dyn prometheus::core::Collector>| registry.register(collector).expect("names are valid and different");
+        let register =
+            |collector: Box<dyn prometheus::core::Collector>| registry.register(collector).expect("names are valid and different");
         let decisions = IntCounterVec::new(
             Opts::new("weir_decisions_total", "Decisions, by what the caller was told (admitted, refused, shadow_refused: admitted, but would have been refused) and why."),
             &["outcome", "reason"],
         )
         .expect("a valid name");
         register(Box::new(decisions.clone()));
-        let store_errors = IntCounterVec::new(Opts::new("weir_store_errors_total", "Questions that the store could not answer, by kind."), &["kind"]).expect("a valid name");
+        let store_errors =
+            IntCounterVec::new(Opts::new("weir_store_errors_total", "Questions that the store could not answer, by kind."), &["kind"])
+                .expect("a valid name");
         register(Box::new(store_errors.clone()));
-        let decision_seconds =
-            Histogram::with_opts(HistogramOpts::new("weir_decision_duration_seconds", "Time that a decision took, the store included.").buckets(SECONDS.to_vec()))
-                .expect("valid buckets");
+        let decision_seconds = Histogram::with_opts(
+            HistogramOpts::new("weir_decision_duration_seconds", "Time that a decision took, the store included.")
+                .buckets(SECONDS.to_vec()),
+        )
+        .expect("valid buckets");
         register(Box::new(decision_seconds.clone()));
         let breaker_opened = IntCounter::new("weir_breaker_opened_total", "Times that a subject's breaker opened.").expect("a valid name");
         register(Box::new(breaker_opened.clone()));
-        let memory_subjects = IntGauge::new("weir_memory_store_subjects", "Subjects that the memory store remembers.").expect("a valid name");
+        let memory_subjects =
+            IntGauge::new("weir_memory_store_subjects", "Subjects that the memory store remembers.").expect("a valid name");
         register(Box::new(memory_subjects.clone()));
-        let corrupt_states = IntGauge::new("weir_store_corrupt_states", "Stored states that were rubbish and were replaced, since the start.").expect("a valid name");
+        let corrupt_states =
+            IntGauge::new("weir_store_corrupt_states", "Stored states that were rubbish and were replaced, since the start.")
+                .expect("a valid name");
         register(Box::new(corrupt_states.clone()));
-        let build = IntGaugeVec::new(Opts::new("weir_build_info", "Always 1; the labels say what runs."), &["version"]).expect("a valid name");
+        let build =
+            IntGaugeVec::new(Opts::new("weir_build_info", "Always 1; the labels say what runs."), &["version"]).expect("a valid name");
         register(Box::new(build.clone()));
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Self {

@@ -69,7 +69,10 @@ impl Twin {
     /// How long each state key of `user` is kept from now on, ms: the hash, and the window if there is one.
     pub fn kept_ms(&mut self, user: &str, policy: &Policy) -> Vec<i64> {
         let Self::Lua { connection, store, .. } = self else { return Vec::new() };
-        let ttls = store.state_keys(&Self::key(user), policy).into_iter().map(|key| redis::cmd("PTTL").arg(key).query::<i64>(connection).expect("PTTL"));
+        let ttls = store
+            .state_keys(&Self::key(user), policy)
+            .into_iter()
+            .map(|key| redis::cmd("PTTL").arg(key).query::<i64>(connection).expect("PTTL"));
         ttls.filter(|ttl| *ttl != -2).collect()
     }
 }

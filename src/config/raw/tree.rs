@@ -115,7 +115,9 @@ impl<'a> Builder<'a> {
             Event::SequenceStart(0, None) => self.list(depth)?,
             Event::MappingStart(0, None) => Value::Map(self.map(depth)?),
             Event::Alias(_) => return Err(refused(place, "an alias (*name)")),
-            Event::Scalar(_, _, 0, _) | Event::SequenceStart(0, _) | Event::MappingStart(0, _) => return Err(refused(place, "a tag (!name)")),
+            Event::Scalar(_, _, 0, _) | Event::SequenceStart(0, _) | Event::MappingStart(0, _) => {
+                return Err(refused(place, "a tag (!name)"));
+            }
             Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) => return Err(refused(place, "an anchor (&name)")),
             _ => return Err(place.mistake("", "the file is empty")),
         };
