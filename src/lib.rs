@@ -19,7 +19,10 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod http;
 pub mod identity;
 pub mod limit;
 pub mod limiter;
+pub mod server;
 pub mod store;
+pub mod telemetry;

@@ -1,8 +1,198 @@
+//! `weir serve`: flags in, a running service out. Everything is read and checked before a port is bound.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::web::Data;
+use clap::ValueEnum;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+
 use super::Failure;
+use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::http::{Api, Families, Settings};
+use crate::limiter::Limiter;
+use crate::server::{self, Options};
+use crate::store::{MemoryStore, Store};
+use crate::telemetry::{LogFormat, Metrics, init_logs};
+
+/// How often the memory store is swept, and how many subjects of each shard are looked at then.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+const SWEEP_LOOKS: usize = 2_000;
+/// How long the process goes on listening after the signal to stop.
+const NOTICE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+#[command(after_help = "Examples:
+  weir serve
+  weir serve --bind 0.0.0.0:8080 --log-level info,weir=debug
+  WEIR_BIND=127.0.0.1:0 weir serve --headers standard,hints")]
+pub(super) struct Args {
+    /// Where to listen; may be given more than once. Port 0 takes a free one, which the log names.
+    #[arg(long, env = "WEIR_BIND", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
+    bind: Vec<String>,
+    /// Threads that serve requests; one per core by default.
+    #[arg(long, env = "WEIR_WORKERS", value_name = "N")]
+    workers: Option<NonZeroUsize>,
+    /// The limits; without it the built-in ones.
+    #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Keep state in this Redis; without it in this process's memory.
+    #[arg(long, env = "WEIR_REDIS_URL", value_name = "URL", hide_env_values = true)]
+    redis_url: Option<String>,
+    /// What stands before every key in Redis.
+    #[arg(long, env = "WEIR_REDIS_PREFIX", value_name = "PREFIX", default_value = "ratelimit")]
+    redis_prefix: String,
+    /// The most subjects that the memory store remembers.
+    #[arg(long, env = "WEIR_MAX_SUBJECTS", value_name = "N", default_value = "1000000")]
+    max_subjects: NonZeroUsize,
+    /// Where overrides and generated tokens are kept.
+    #[arg(long, env = "WEIR_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Which families of rate-limit headers to send: some of standard,legacy,hints, or none.
+    #[arg(long, env = "WEIR_HEADERS", value_name = "FAMILIES", default_value = "standard,legacy,hints")]
+    headers: Families,
+    /// An origin whose pages may ask, as in https://example.org, or * for any; may be given more than once. Off by default.
+    #[arg(long, env = "WEIR_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    cors_origin: Vec<String>,
+    /// Seconds that the whole stop may take, 2 to 60.
+    #[arg(long, env = "WEIR_SHUTDOWN_TIMEOUT", value_name = "SECONDS", default_value = "9", value_parser = clap::value_parser!(u64).range(2..=60))]
+    shutdown_timeout: u64,
+    /// How log lines look: auto is text on a terminal and JSON otherwise.
+    #[arg(long, env = "WEIR_LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
+    log_format: Format,
+    /// What is logged: error, warn, info, debug, trace, or a list such as info,weir=debug.
+    #[arg(long, env = "WEIR_LOG", value_name = "LEVEL", default_value = "info")]
+    log_level: String,
+}
 
-pub(super) fn run(_args: Args) -> Result<(), Failure> {
-    Err(Failure::new("not built yet"))
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    Auto,
+    Text,
+    Json,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let format = match args.log_format {
+        Format::Auto => LogFormat::Auto,
+        Format::Text => LogFormat::Text,
+        Format::Json => LogFormat::Json,
+    };
+    init_logs(format, &args.log_level)
+        .map_err(|error| Failure::new(error).hint("give --log-level one of error, warn, info, debug, trace"))?;
+    let addresses = addresses(&args.bind)?;
+    check_origins(&args.cors_origin)?;
+    let config = load_config(args.config.as_deref())?;
+    check_data_dir(args.data_dir.as_deref())?;
+    let metrics = Arc::new(Metrics::new().map_err(|error| Failure::new(format!("the metrics cannot be set up: {error}")))?);
+    let (store, memory) = open_store(&args)?;
+    let limiter = Arc::new(Limiter::new(config, store).with_metrics(metrics.clone()));
+    let settings = Settings { headers: args.headers, cors_origins: args.cors_origin, ..Settings::default() };
+    let api = Data::new(Api::new(limiter, metrics.clone(), settings));
+    let options = Options {
+        workers: args.workers,
+        notice: NOTICE,
+        shutdown_timeout: Duration::from_secs(args.shutdown_timeout).saturating_sub(NOTICE),
+        ..Options::default()
+    };
+    actix_web::rt::System::new().block_on(async move {
+        let mut listeners = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let listener = server::listen(address).map_err(|error| {
+                Failure::new(format!("cannot listen on {address}: {error}"))
+                    .hint("is another process there? choose with --bind HOST:PORT; port 0 takes a free one")
+            })?;
+            listeners.push(listener);
+        }
+        let shutdown = stop_signal()?;
+        if let Some(memory) = memory {
+            actix_web::rt::spawn(tend(memory, metrics));
+        }
+        server::run(listeners, api, options, shutdown).await.map_err(|error| Failure::new(format!("the server failed: {error}")))?;
+        info!("stopped");
+        Ok(())
+    })
+}
+
+/// The store that the arguments ask for, and once more as what it is when it is one in memory, which needs tending.
+fn open_store(args: &Args) -> Result<(Arc<dyn Store>, Option<Arc<MemoryStore>>), Failure> {
+    if args.redis_url.is_some() {
+        return Err(Failure::new(format!("redis is not available yet (prefix {:?})", args.redis_prefix))
+            .hint("leave --redis-url out to keep state in memory"));
+    }
+    let memory = Arc::new(MemoryStore::new(args.max_subjects.get(), Arc::new(SystemClock)));
+    Ok((memory.clone(), Some(memory)))
+}
+
+/// The limits of the file, or the built-in ones.
+fn load_config(path: Option<&Path>) -> Result<Config, Failure> {
+    match path {
+        None => Ok(Config::default()),
+        Some(path) => {
+            Err(Failure::new(format!("{} cannot be read yet", path.display())).hint("leave --config out to run with the built-in limits"))
+        }
+    }
+}
+
+fn check_data_dir(path: Option<&Path>) -> Result<(), Failure> {
+    match path {
+        Some(path) if !path.is_dir() => {
+            Err(Failure::new(format!("{} is not a directory", path.display())).hint("create it, or name another with --data-dir"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn addresses(binds: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+    let mut addresses = Vec::new();
+    for bind in binds {
+        let found = bind.to_socket_addrs().map_err(|error| {
+            Failure::new(format!("--bind {bind:?} is no address to listen on: {error}"))
+                .hint("give HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080")
+        })?;
+        addresses.extend(found);
+    }
+    Ok(addresses)
+}
+
+fn check_origins(origins: &[String]) -> Result<(), Failure> {
+    let fits = |origin: &String| {
+        origin == "*"
+            || origin.split_once("://").is_some_and(|(scheme, host)| {
+                !scheme.is_empty() && !host.is_empty() && !host.contains(['/', ' ', '*']) && origin.parse::<actix_web::http::Uri>().is_ok()
+            })
+    };
+    match origins.iter().find(|origin| !fits(origin)) {
+        Some(origin) => Err(Failure::new(format!("--cors-origin {origin:?} is no origin"))
+            .hint("give scheme and host without a path, as in https://example.org, or *")),
+        None => Ok(()),
+    }
+}
+
+/// Ends with the first SIGTERM or SIGINT.
+fn stop_signal() -> Result<impl Future<Output = ()>, Failure> {
+    let listen = |kind| signal(kind).map_err(|error| Failure::new(format!("cannot listen for signals: {error}")));
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Gives back the memory of subjects that nobody asks about any more, a stretch at a time.
+async fn tend(memory: Arc<MemoryStore>, metrics: Arc<Metrics>) {
+    let mut ticks = tokio::time::interval(SWEEP_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        memory.sweep(SWEEP_LOOKS);
+        metrics.set_memory_subjects(memory.subjects());
+    }
 }
