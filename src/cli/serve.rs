@@ -90,9 +90,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let config = load_config(args.config.as_deref())?;
     check_data_dir(args.data_dir.as_deref())?;
     let metrics = Arc::new(Metrics::new().map_err(|error| Failure::new(format!("the metrics cannot be set up: {error}")))?);
-    let (store, memory) = open_store(&args)?;
+    let Opened { store, memory, name } = open_store(&args)?;
     let limiter = Arc::new(Limiter::new(config, store).with_metrics(metrics.clone()));
-    let settings = Settings { headers: args.headers, cors_origins: args.cors_origin, ..Settings::default() };
+    let settings = Settings { headers: args.headers, cors_origins: args.cors_origin, store: name, ..Settings::default() };
     let api = Data::new(Api::new(limiter, metrics.clone(), settings));
     let options = Options {
         workers: args.workers,
@@ -119,14 +119,22 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// The store that the arguments ask for, and once more as what it is when it is one in memory, which needs tending.
-fn open_store(args: &Args) -> Result<(Arc<dyn Store>, Option<Arc<MemoryStore>>), Failure> {
+/// The store that the arguments ask for.
+struct Opened {
+    store: Arc<dyn Store>,
+    /// The same one when it is in memory, where it needs tending.
+    memory: Option<Arc<MemoryStore>>,
+    /// The word for it in `/health/ready`.
+    name: &'static str,
+}
+
+fn open_store(args: &Args) -> Result<Opened, Failure> {
     if args.redis_url.is_some() {
         return Err(Failure::new(format!("redis is not available yet (prefix {:?})", args.redis_prefix))
             .hint("leave --redis-url out to keep state in memory"));
     }
     let memory = Arc::new(MemoryStore::new(args.max_subjects.get(), Arc::new(SystemClock)));
-    Ok((memory.clone(), Some(memory)))
+    Ok(Opened { store: memory.clone(), memory: Some(memory), name: "memory" })
 }
 
 /// The limits of the file, or the built-in ones.

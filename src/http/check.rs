@@ -11,7 +11,7 @@ use tracing::debug;
 use super::{
     CheckBody, JSON, MOST_CHECK_BYTES, NO_STORE, PROBLEM_JSON, Problem, Seconds, Shared, body, builder, headers, identify, refuse,
 };
-use crate::limit::Units;
+use crate::limit::{Reason, Units};
 use crate::limiter::{Answer, Request};
 use crate::store::StoreError;
 
@@ -24,7 +24,7 @@ pub(super) async fn check(api: Shared, request: HttpRequest, mut payload: Payloa
         Ok(answer) => answer,
         Err(error) => return refuse(&store_away(&error)),
     };
-    debug!(subject = %answer.subject, admitted = answer.decision.admitted, reason = answer.decision.reason.map(|reason| reason.name()), "decided");
+    debug!(subject = %answer.subject, admitted = answer.decision.admitted, reason = answer.decision.reason.map(Reason::name), "decided");
     let (status, content_type, body) = match problem_of(&answer) {
         None => (200, JSON, Admitted::of(&answer).to_json()),
         Some(problem) => (problem.status, PROBLEM_JSON, problem.to_json()),
@@ -57,7 +57,7 @@ pub(super) fn problem_of(answer: &Answer) -> Option<Problem> {
         return None;
     }
     // A refusal has a reason; one without would be blocked rather than let through.
-    Some(Problem::refused(answer, answer.decision.reason.unwrap_or(crate::limit::Reason::Blocked)))
+    Some(Problem::refused(answer, answer.decision.reason.unwrap_or(Reason::Blocked)))
 }
 
 /// The problem of a store that could not say. Logged at debug: the metrics count these, and a log line for each would be a flood.
@@ -93,7 +93,7 @@ impl<'a> Admitted<'a> {
             reset_after: decision.quota.map(|quota| Seconds(quota.reset_after)),
             retry_after: decision.retry_after.micros().map(Seconds),
             breaker: if decision.breaker_open { "open" } else { "closed" },
-            reason: decision.reason.map(crate::limit::Reason::name),
+            reason: decision.reason.map(Reason::name),
             would_refuse: decision.reason.map(|_| true),
         }
     }

@@ -182,7 +182,7 @@ mod tests {
     fn a_refusal_waits_in_whole_seconds_rounded_up() {
         let policy = Policy::default();
         let mut state = State::default();
-        decide(&policy, &mut state, 0, 100);
+        assert!(decide(&policy, &mut state, 0, 100).admitted);
         let found = headers(Families::default(), &policy, &decide(&policy, &mut state, 0, 1));
         assert_eq!(found["retry-after"], "1");
         assert_eq!(found["retry-after-ms"], "500");

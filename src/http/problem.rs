@@ -27,7 +27,7 @@ pub struct Problem {
     pub code: &'static str,
     /// What a limit said.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<Box<Refusal>>,
 }
 
 /// What a limit said of a request that it did not admit.
@@ -68,7 +68,7 @@ impl Problem {
 
     /// The store could not say, and the request is not let through for that.
     #[must_use]
-    pub fn store_away() -> Self {
+    pub const fn store_away() -> Self {
         Self {
             kind: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
             title: "Temporarily reduced capacity",
@@ -112,7 +112,7 @@ impl Problem {
             window: Seconds(answer.policy.window()),
             violated: decision.violations.iter().map(Limit::name).collect(),
         };
-        Self { kind, title, status, detail, code, refusal: Some(refusal) }
+        Self { kind, title, status, detail, code, refusal: Some(Box::new(refusal)) }
     }
 
     /// As JSON.

@@ -1,6 +1,10 @@
 //! What the service does with requests that are wrong, late, long, or none at all.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use weir::limit::{Decision, Policy};
+use weir::store::{Ask, ErrorKind, Key, Store, StoreError};
 
 use crate::support::server::{Setup, TestServer};
 
@@ -166,4 +170,41 @@ fn request_ids_are_taken_when_sane_and_made_otherwise() {
         let made = ask(id);
         assert!(made != id && made.len() == 32 && made.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id:?} became {made:?}");
     }
+}
+
+/// A store that never says.
+struct Away;
+
+#[async_trait::async_trait]
+impl Store for Away {
+    async fn decide(&self, _: Ask<'_>) -> Result<Decision, StoreError> {
+        Err(StoreError::not_run(ErrorKind::Connection, "gone for a test"))
+    }
+
+    async fn reset(&self, _: &Key, _: &Policy) -> Result<(), StoreError> {
+        Err(StoreError::not_run(ErrorKind::Connection, "gone for a test"))
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Err(StoreError::not_run(ErrorKind::Connection, "gone for a test"))
+    }
+}
+
+#[test]
+fn a_store_that_is_away_is_503_with_a_time_to_come_back() {
+    let server = Setup { store: Arc::new(Away), ..Setup::default() }.start();
+    let mut raw = server.connect();
+    let reply = raw.check("", "{}").unwrap();
+    assert_eq!((reply.status, reply.header("retry-after"), reply.header("ratelimit")), (503, Some("1"), None));
+    assert_eq!(reply.json()["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
+    assert!(!reply.body.contains("for a test"), "what is wrong inside stays inside");
+    raw.send("POST /v1/check/batch HTTP/1.1\r\nHost: weir\r\nContent-Length: 23\r\n\r\n{\"checks\":[{},{\"a\":1}]}");
+    raw.send("GET /health/ready HTTP/1.1\r\nHost: weir\r\n\r\n");
+    let reply = raw.reply().unwrap();
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_eq!(reply.json()["answers"][0]["code"], "store_unavailable");
+    assert_eq!(reply.json()["answers"][1]["code"], "invalid_body");
+    let reply = raw.reply().unwrap();
+    assert_eq!((reply.status, &reply.json()["store"]["status"]), (503, &"down".into()));
+    assert_eq!(server.metric(r#"weir_store_errors_total{kind="connection"}"#), 2.0);
 }
