@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures_util::{StreamExt, stream};
 
-use crate::clock::{elapsed, monotonic};
+use crate::clock;
 use crate::config::Config;
 use crate::identity::Subject;
-use crate::limit::{Decision, Policy, Reason, Units};
+use crate::limit::{Decision, Policy, Units};
 use crate::store::{Ask, Key, Store, StoreError};
 use crate::telemetry::Metrics;
+
+/// How many questions of one batch wait for the store at a time.
+const BATCH_IN_FLIGHT: usize = 64;
 
 /// What a door asks.
 #[derive(Debug, Clone)]
@@ -35,7 +39,7 @@ pub struct Answer {
 pub struct Limiter {
     snapshot: ArcSwap<Snapshot>,
     store: Arc<dyn Store>,
-    metrics: Arc<Metrics>,
+    metrics: Option<Arc<Metrics>>,
 }
 
 /// A config with what is worked out from it once.
@@ -53,10 +57,17 @@ impl Snapshot {
 }
 
 impl Limiter {
-    /// A limiter with these limits on this store, counted in these metrics.
+    /// A limiter with these limits on this store.
     #[must_use]
-    pub fn new(config: Config, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
-        Self { snapshot: ArcSwap::from_pointee(Snapshot::new(config)), store, metrics }
+    pub fn new(config: Config, store: Arc<dyn Store>) -> Self {
+        Self { snapshot: ArcSwap::from_pointee(Snapshot::new(config)), store, metrics: None }
+    }
+
+    /// Counts what it decides in `metrics`.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = Some(metrics);
+        self
     }
 
     /// Puts other limits in force, for the next request on. State is kept.
@@ -83,13 +94,17 @@ impl Limiter {
     pub async fn check(&self, request: Request) -> Result<Answer, StoreError> {
         let policy = self.snapshot.load().default_policy.clone();
         let key = Key::new(&request.subject, None);
-        let start = monotonic();
-        let decision = self.store.decide(Ask { key: &key, policy: &policy, cost: request.cost, at: None }).await.inspect_err(|error| {
-            self.metrics.store_failed(error.kind);
-            tracing::debug!(%error, "not decided");
-        })?;
-        self.metrics.decided(&decision, elapsed(start));
-        tracing::debug!(subject = %request.subject, cost = request.cost, admitted = decision.admitted, reason = decision.reason.map(Reason::name), "decided");
-        Ok(Answer { subject: request.subject, policy, decision })
+        let start = clock::monotonic();
+        let decided = self.store.decide(Ask { key: &key, policy: &policy, cost: request.cost, at: None }).await;
+        if let Some(metrics) = &self.metrics {
+            metrics.decided(&decided, clock::elapsed(start));
+        }
+        Ok(Answer { subject: request.subject, policy, decision: decided? })
+    }
+
+    /// Decides many requests; the answers come in the order of the requests. Each is decided on its own: one that fails is
+    /// its own error. (One place, so that a store that takes many questions in one call can be asked so.)
+    pub async fn check_many(&self, requests: Vec<Request>) -> Vec<Result<Answer, StoreError>> {
+        stream::iter(requests).map(|request| self.check(request)).buffered(BATCH_IN_FLIGHT).collect().await
     }
 }

@@ -1,85 +1,107 @@
-//! The service as a process: listeners in, answers until told to stop, then a clean leave.
+//! The server: workers, time-outs, and a clean end. Listeners and the signal to stop are passed in, so that a test binds port 0 and
+//! stops it when it likes.
 
-use std::future::Future;
 use std::io;
-use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use actix_web::middleware::from_fn;
+use actix_web::middleware::{Condition, from_fn};
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
+use tokio::net::TcpSocket;
+use tracing::info;
 
-use crate::http::{self, Families, Shared, StoreProbe};
-use crate::limiter::Limiter;
-use crate::store::Store;
-use crate::telemetry::Metrics;
+use crate::http::{self, Api};
 
-/// How long a client may take to send the head of a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(5);
-/// How long an idle connection is kept.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// How long after it said that it is not ready the process goes on taking requests, so that balancers can notice.
-const DRAIN: Duration = Duration::from_secs(1);
-/// How often the store is looked at for `/health/ready`.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How many connections may wait to be accepted: a wave of clients after a restart should not be turned away.
+const BACKLOG: u32 = 4_096;
 
-/// What a service is made of.
-pub struct Service {
-    /// Decides.
-    pub limiter: Arc<Limiter>,
-    /// Counts.
-    pub metrics: Arc<Metrics>,
-    /// Which families of rate-limit headers are sent.
-    pub families: Families,
-    /// Threads that answer; at least 1.
-    pub workers: usize,
-    /// How long requests under way may take after the process was told to stop.
+/// How the server runs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Threads that serve requests; one per core when it is not said.
+    pub workers: Option<NonZeroUsize>,
+    /// How long the head of a request may take to arrive.
+    pub head_timeout: Duration,
+    /// How long a connection without requests is kept.
+    pub keep_alive: Duration,
+    /// How long to go on listening, not ready, after the signal to stop: balancers notice, and connections get their goodbye.
+    pub notice: Duration,
+    /// How long requests in flight may take after that.
     pub shutdown_timeout: Duration,
 }
 
-/// Answers on `listeners` until `stop` is done, then leaves: not ready at once, requests under way are finished.
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            workers: None,
+            head_timeout: Duration::from_secs(5),
+            keep_alive: Duration::from_secs(75),
+            notice: Duration::from_secs(1),
+            shutdown_timeout: Duration::from_secs(8),
+        }
+    }
+}
+
+/// Listens on `address`; port 0 takes a free one.
 ///
 /// # Errors
-/// When a listener cannot be used.
-pub async fn run(listeners: Vec<TcpListener>, service: Service, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let Service { limiter, metrics, families, workers, shutdown_timeout } = service;
-    let store: Arc<dyn Store> = Arc::clone(limiter.store());
-    let shared = Data::new(Shared { limiter, metrics, families, draining: AtomicBool::new(false) });
-    let probe = Data::new(StoreProbe::default());
-    let (app_shared, app_probe) = (shared.clone(), probe.clone());
+/// When the address is taken, not this machine's, or not allowed. Must be called within a tokio runtime.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)?.into_std()
+}
+
+/// Serves `api` on `listeners` until `shutdown` comes, then says so, finishes what it has, and returns.
+///
+/// # Errors
+/// When the server cannot start or a thread of it dies.
+pub async fn run(listeners: Vec<TcpListener>, api: Data<Api>, options: Options, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let for_apps = api.clone();
     let mut server = HttpServer::new(move || {
-        App::new().wrap(from_fn(http::identify_request)).app_data(app_shared.clone()).app_data(app_probe.clone()).configure(http::routes)
+        let api = for_apps.clone();
+        let origins = &api.settings().cors_origins;
+        App::new()
+            .wrap(Condition::new(!origins.is_empty(), http::cors(origins)))
+            .wrap(from_fn({
+                let api = api.clone();
+                move |request, next| http::edge(api.clone(), request, next)
+            }))
+            .app_data(api)
+            .configure(http::routes)
     })
-    .workers(workers)
-    .keep_alive(KEEP_ALIVE)
-    .client_request_timeout(HEAD_PATIENCE)
-    .shutdown_timeout(shutdown_timeout.as_secs())
-    .disable_signals();
+    // Signals are the caller's business.
+    .disable_signals()
+    .client_request_timeout(options.head_timeout)
+    // Also turns on that an early answer is not cut off by the rest of a body that nobody reads.
+    .client_disconnect_timeout(Duration::from_secs(1))
+    .keep_alive(options.keep_alive)
+    .shutdown_timeout(options.shutdown_timeout.as_secs());
+    if let Some(workers) = options.workers {
+        server = server.workers(workers.get());
+    }
     for listener in listeners {
+        let address = listener.local_addr()?;
         server = server.listen(listener)?;
+        info!(%address, "listening");
     }
     let server = server.run();
     let handle = server.handle();
-    let probing = async {
-        loop {
-            probe.look(&*store).await;
-            tokio::time::sleep(PROBE_EVERY).await;
-        }
-    };
-    let leaving = async {
-        stop.await;
-        shared.draining.store(true, Ordering::Relaxed);
-        tracing::info!("stopping: not ready from now on");
-        tokio::time::sleep(DRAIN).await;
+    let stop = async move {
+        shutdown.await;
+        info!("stopping");
+        api.drain();
+        tokio::time::sleep(options.notice).await;
         handle.stop(true).await;
     };
-    tokio::pin!(server);
+    let mut stop = std::pin::pin!(stop);
+    let mut server = std::pin::pin!(server);
     tokio::select! {
-        ended = &mut server => return ended,
-        () = leaving => {}
-        () = probing => {}
+        done = &mut server => return done,
+        () = &mut stop => {}
     }
     server.await
 }

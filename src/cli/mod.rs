@@ -57,7 +57,7 @@ impl Failure {
 #[must_use]
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Serve(args) => serve::run(&args),
+        Command::Serve(args) => serve::run(args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Simulate(args) => simulate::run(&args),
     };

@@ -1,191 +1,238 @@
-//! `weir serve`.
+//! `weir serve`: flags in, a running service out. Everything is read and checked before a port is bound.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
+use actix_web::web::Data;
 use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
 
 use super::Failure;
 use crate::clock::SystemClock;
 use crate::config::{self, Config};
-use crate::http::Families;
+use crate::http::{Api, Families, Settings};
 use crate::limiter::Limiter;
-use crate::server::{self, Service};
+use crate::server::{self, Options};
 use crate::store::{MemoryStore, RedisOptions, RedisStore, Store};
-use crate::telemetry::{LogFormat, Metrics, start_logging};
+use crate::telemetry::{LogFormat, Metrics, init_logs};
+
+/// How often the memory store is swept, and how many subjects of each shard are looked at then.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+const SWEEP_LOOKS: usize = 2_000;
+/// How long the process goes on listening after the signal to stop.
+const NOTICE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  weir serve                                    in memory, on 127.0.0.1:8080, with the built-in limits
-  weir serve --config config/limit.yaml         with limits of your own
-  weir serve --redis-url redis://10.0.0.5:6379  state shared by all instances
-  curl -d '{\"user\":\"alice\"}' http://127.0.0.1:8080/v1/check
+  weir serve                                      in memory, with the built-in limits
+  weir serve --config config/limit.yaml           with limits of your own
+  weir serve --redis-url redis://10.0.0.5:6379    state shared by all instances
+  weir serve --bind 0.0.0.0:8080 --log-level info,weir=debug
+  WEIR_BIND=127.0.0.1:0 weir serve --headers standard,hints
 
-Every flag can be given as the environment variable beside it. Put a Redis password into WEIR_REDIS_URL, not on the command
-line, where every user of the machine can read it")]
+A Redis password belongs into WEIR_REDIS_URL: a command line can be read by every user of the machine.")]
 pub(super) struct Args {
-    /// Address to listen on; may be given several times. Port 0 takes a free one
-    #[arg(long, env = "WEIR_BIND", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
-    bind: Vec<SocketAddr>,
-    /// Threads that answer [default: one per core]
+    /// Where to listen; may be given more than once. Port 0 takes a free one, which the log names.
+    #[arg(long, env = "WEIR_BIND", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
+    bind: Vec<String>,
+    /// Threads that serve requests; one per core by default.
     #[arg(long, env = "WEIR_WORKERS", value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// Limits of users and tiers [default: the built-in limits]
+    /// The limits; without it the built-in ones.
     #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Keep state in this Redis, shared by all instances [default: in this process's memory]
+    /// Keep state in this Redis; without it in this process's memory.
     #[arg(long, env = "WEIR_REDIS_URL", value_name = "URL", hide_env_values = true)]
     redis_url: Option<String>,
-    /// What stands before every Redis key
+    /// What stands before every key in Redis.
     #[arg(long, env = "WEIR_REDIS_PREFIX", value_name = "PREFIX", default_value = "ratelimit", value_parser = prefix)]
     redis_prefix: String,
-    /// The most that a question to Redis may take, milliseconds
-    #[arg(long, env = "WEIR_REDIS_DEADLINE_MS", value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    /// Milliseconds that a question to Redis may take, connecting included.
+    #[arg(long, env = "WEIR_REDIS_DEADLINE_MS", value_name = "MS", default_value = "100", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     redis_deadline_ms: u64,
-    /// The most subjects that are remembered in memory
-    #[arg(long, env = "WEIR_MAX_SUBJECTS", value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
-    max_subjects: u32,
-    /// Families of rate-limit header fields to send
-    #[arg(long, env = "WEIR_HEADERS", value_enum, value_delimiter = ',', default_values = ["standard", "legacy"])]
-    headers: Vec<HeaderFamily>,
-    /// How long requests under way may take after SIGTERM, seconds
-    #[arg(long, env = "WEIR_SHUTDOWN_TIMEOUT", value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=300))]
+    /// The most subjects that the memory store remembers.
+    #[arg(long, env = "WEIR_MAX_SUBJECTS", value_name = "N", default_value = "1000000")]
+    max_subjects: NonZeroUsize,
+    /// Where overrides and generated tokens are kept.
+    #[arg(long, env = "WEIR_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Which families of rate-limit headers to send: some of standard,legacy,hints, or none.
+    #[arg(long, env = "WEIR_HEADERS", value_name = "FAMILIES", default_value = "standard,legacy,hints")]
+    headers: Families,
+    /// An origin whose pages may ask, as in https://example.org, or * for any; may be given more than once. Off by default.
+    #[arg(long, env = "WEIR_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    cors_origin: Vec<String>,
+    /// Seconds that the whole stop may take, 2 to 60.
+    #[arg(long, env = "WEIR_SHUTDOWN_TIMEOUT", value_name = "SECONDS", default_value = "9", value_parser = clap::value_parser!(u64).range(2..=60))]
     shutdown_timeout: u64,
-    /// How log lines look
-    #[arg(long, env = "WEIR_LOG_FORMAT", value_enum, default_value = "auto")]
-    log_format: LogFormatArg,
-    /// What is logged: a level, or a filter like `weir=debug,warn`
-    #[arg(long, env = "WEIR_LOG", value_name = "FILTER", default_value = "info")]
-    log: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum HeaderFamily {
-    /// RateLimit-Policy and RateLimit
-    Standard,
-    /// X-RateLimit-Limit, -Remaining and -Reset
-    Legacy,
-    /// Neither
-    None,
+    /// How log lines look: auto is text on a terminal and JSON otherwise.
+    #[arg(long, env = "WEIR_LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
+    log_format: Format,
+    /// What is logged: error, warn, info, debug, trace, or a list such as info,weir=debug.
+    #[arg(long, env = "WEIR_LOG", value_name = "LEVEL", default_value = "info")]
+    log_level: String,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormatArg {
-    /// Text on a terminal, JSON otherwise
+enum Format {
     Auto,
     Text,
     Json,
 }
 
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let format = match args.log_format {
+        Format::Auto => LogFormat::Auto,
+        Format::Text => LogFormat::Text,
+        Format::Json => LogFormat::Json,
+    };
+    init_logs(format, &args.log_level)
+        .map_err(|error| Failure::new(error).hint("give --log-level one of error, warn, info, debug, trace"))?;
+    let addresses = addresses(&args.bind)?;
+    check_origins(&args.cors_origin)?;
+    let config = load_config(args.config.as_deref())?;
+    check_data_dir(args.data_dir.as_deref())?;
+    let metrics = Arc::new(Metrics::new().map_err(|error| Failure::new(format!("the metrics cannot be set up: {error}")))?);
+    let Opened { store, tended, name } = open_store(&args)?;
+    let limiter = Arc::new(Limiter::new(config, store).with_metrics(metrics.clone()));
+    let settings = Settings { headers: args.headers, cors_origins: args.cors_origin, store: name, ..Settings::default() };
+    let api = Data::new(Api::new(limiter, metrics.clone(), settings));
+    let options = Options {
+        workers: args.workers,
+        notice: NOTICE,
+        shutdown_timeout: Duration::from_secs(args.shutdown_timeout).saturating_sub(NOTICE),
+        ..Options::default()
+    };
+    actix_web::rt::System::new().block_on(async move {
+        let mut listeners = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let listener = server::listen(address).map_err(|error| {
+                Failure::new(format!("cannot listen on {address}: {error}"))
+                    .hint("is another process there? choose with --bind HOST:PORT; port 0 takes a free one")
+            })?;
+            listeners.push(listener);
+        }
+        let shutdown = stop_signal()?;
+        actix_web::rt::spawn(tend(tended, metrics));
+        server::run(listeners, api, options, shutdown).await.map_err(|error| Failure::new(format!("the server failed: {error}")))?;
+        info!("stopped");
+        Ok(())
+    })
+}
+
+/// What a timer does for a store.
+enum Tended {
+    /// Give back memory of subjects that nobody asks about any more, a stretch at a time.
+    Memory(Arc<MemoryStore>),
+    /// Report what was met.
+    Redis(Arc<RedisStore>),
+}
+
+/// The store that the arguments ask for.
+struct Opened {
+    store: Arc<dyn Store>,
+    /// The same one, as what needs tending while it runs.
+    tended: Tended,
+    /// The word for it in `/health/ready`.
+    name: &'static str,
+}
+
+fn open_store(args: &Args) -> Result<Opened, Failure> {
+    if let Some(url) = &args.redis_url {
+        let options =
+            RedisOptions { url: url.clone(), prefix: args.redis_prefix.clone(), deadline: Duration::from_millis(args.redis_deadline_ms) };
+        let store = RedisStore::new(options)
+            .map_err(|error| Failure::new(error).hint("--redis-url takes redis://[user:password@]host[:port][/db]"))?;
+        let store = Arc::new(store);
+        return Ok(Opened { store: store.clone(), tended: Tended::Redis(store), name: "redis" });
+    }
+    let memory = Arc::new(MemoryStore::new(args.max_subjects.get(), Arc::new(SystemClock)));
+    Ok(Opened { store: memory.clone(), tended: Tended::Memory(memory), name: "memory" })
+}
+
+/// The limits of the file, or the built-in ones.
+fn load_config(path: Option<&Path>) -> Result<Config, Failure> {
+    let Some(path) = path else { return Ok(Config::default()) };
+    let loaded = config::load(path).map_err(Failure::new)?;
+    for warning in &loaded.warnings {
+        warn!(file = %path.display(), line = warning.line, path = warning.path, "{}", warning.message);
+    }
+    Ok(loaded.config)
+}
+
 /// A prefix ends up in every key: short, and without what would break a key apart.
 fn prefix(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':');
-    if !text.is_empty() && text.len() <= 64 && text.bytes().all(plain) {
+    if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
         Ok(text.to_owned())
     } else {
         Err("1 to 64 of A-Z a-z 0-9 _ - . :".to_owned())
     }
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let format = match args.log_format {
-        LogFormatArg::Auto => LogFormat::Auto,
-        LogFormatArg::Text => LogFormat::Text,
-        LogFormatArg::Json => LogFormat::Json,
-    };
-    start_logging(format, &args.log).map_err(|error| {
-        Failure::new(format!("cannot log with the filter {:?}: {error}", args.log)).hint("give a level: error, warn, info, debug, trace")
-    })?;
-    // Everything is read and checked before a port is bound.
-    let config = load_config(args)?;
-    let listeners = args.bind.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
-    actix_web::rt::System::new().block_on(serve(args, config, listeners))
-}
-
-async fn serve(args: &Args, config: Config, listeners: Vec<TcpListener>) -> Result<(), Failure> {
-    let metrics = Arc::new(Metrics::new());
-    let store = open_store(args, &metrics)?;
-    let service = Service {
-        limiter: Arc::new(Limiter::new(config, store, Arc::clone(&metrics))),
-        metrics,
-        families: Families {
-            standard: args.headers.contains(&HeaderFamily::Standard),
-            legacy: args.headers.contains(&HeaderFamily::Legacy),
-        },
-        workers: args.workers.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get),
-        shutdown_timeout: Duration::from_secs(args.shutdown_timeout),
-    };
-    for listener in &listeners {
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, store = if args.redis_url.is_some() { "redis" } else { "memory" }, workers = service.workers, "listening");
+fn check_data_dir(path: Option<&Path>) -> Result<(), Failure> {
+    match path {
+        Some(path) if !path.is_dir() => {
+            Err(Failure::new(format!("{} is not a directory", path.display())).hint("create it, or name another with --data-dir"))
         }
+        _ => Ok(()),
     }
-    let stop = asked_to_stop().map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))?;
-    server::run(listeners, service, stop).await.map_err(|error| Failure::new(format!("the server ended: {error}")))?;
-    tracing::info!("stopped");
-    Ok(())
 }
 
-fn load_config(args: &Args) -> Result<Config, Failure> {
-    let Some(path) = &args.config else { return Ok(Config::default()) };
-    let loaded = config::load(path).map_err(Failure::new)?;
-    for warning in &loaded.warnings {
-        tracing::warn!(file = %path.display(), line = warning.line, path = warning.path, "{}", warning.message);
+fn addresses(binds: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+    let mut addresses = Vec::new();
+    for bind in binds {
+        let found = bind.to_socket_addrs().map_err(|error| {
+            Failure::new(format!("--bind {bind:?} is no address to listen on: {error}"))
+                .hint("give HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080")
+        })?;
+        addresses.extend(found);
     }
-    Ok(loaded.config)
+    Ok(addresses)
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).map_err(|error| {
-        Failure::new(format!("cannot listen on {address}: {error}"))
-            .hint("is another process there? choose another with --bind, port 0 takes a free one")
-    })
-}
-
-fn open_store(args: &Args, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, Failure> {
-    if let Some(url) = &args.redis_url {
-        let options =
-            RedisOptions { url: url.clone(), prefix: args.redis_prefix.clone(), deadline: Duration::from_millis(args.redis_deadline_ms) };
-        let store = Arc::new(
-            RedisStore::new(options)
-                .map_err(|error| Failure::new(error).hint("--redis-url takes redis://[user:password@]host[:port][/db]"))?,
-        );
-        let (counted, metrics) = (Arc::clone(&store), Arc::clone(metrics));
-        every(Duration::from_secs(1), move || metrics.set_corrupt_states(counted.corrupt_states()));
-        return Ok(store);
+fn check_origins(origins: &[String]) -> Result<(), Failure> {
+    let fits = |origin: &String| {
+        origin == "*"
+            || origin.split_once("://").is_some_and(|(scheme, host)| {
+                !scheme.is_empty() && !host.is_empty() && !host.contains(['/', ' ', '*']) && origin.parse::<actix_web::http::Uri>().is_ok()
+            })
+    };
+    match origins.iter().find(|origin| !fits(origin)) {
+        Some(origin) => Err(Failure::new(format!("--cors-origin {origin:?} is no origin"))
+            .hint("give scheme and host without a path, as in https://example.org, or *")),
+        None => Ok(()),
     }
-    let store = Arc::new(MemoryStore::new(args.max_subjects as usize, Arc::new(SystemClock)));
-    let (swept, metrics) = (Arc::clone(&store), Arc::clone(metrics));
-    every(Duration::from_millis(100), move || {
-        swept.sweep(200);
-        metrics.set_memory_subjects(swept.subjects());
-    });
-    Ok(store)
 }
 
-/// Does `what` on a timer, for as long as the process lives.
-fn every(period: Duration, what: impl Fn() + 'static) {
-    actix_web::rt::spawn(async move {
-        loop {
-            tokio::time::sleep(period).await;
-            what();
-        }
-    });
-}
-
-/// Done when SIGTERM or SIGINT comes.
-fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+/// Ends with the first SIGTERM or SIGINT.
+fn stop_signal() -> Result<impl Future<Output = ()>, Failure> {
+    let listen = |kind| signal(kind).map_err(|error| Failure::new(format!("cannot listen for signals: {error}")));
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     })
+}
+
+/// Looks after a store for as long as the process lives.
+async fn tend(store: Tended, metrics: Arc<Metrics>) {
+    let mut ticks = tokio::time::interval(SWEEP_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match &store {
+            Tended::Memory(memory) => {
+                memory.sweep(SWEEP_LOOKS);
+                metrics.set_memory_subjects(memory.subjects());
+            }
+            Tended::Redis(redis) => metrics.set_corrupt_states(redis.corrupt_states()),
+        }
+    }
 }

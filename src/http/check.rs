@@ -1,96 +1,111 @@
 //! `POST /v1/check`: may this user do this now?
 
-use actix_web::http::header::CONTENT_TYPE;
-use actix_web::web::{Data, Payload};
+use std::fmt;
+
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
-use serde_json::{Map, Value};
+use serde::{Serialize, Serializer};
+use tracing::debug;
 
-use super::problem::Problem;
-use super::{Shared, answer, body};
-use crate::identity::{Claims, resolve};
-use crate::limit::{MAX_COST, Units};
-use crate::limiter::Request;
+use super::{
+    CheckBody, JSON, MOST_CHECK_BYTES, NO_STORE, PROBLEM_JSON, Problem, Seconds, Shared, body, builder, headers, identify, refuse,
+};
+use crate::limit::{Reason, Units};
+use crate::limiter::{Answer, Request};
+use crate::store::StoreError;
 
-pub(super) async fn check(shared: Data<Shared>, request: HttpRequest, payload: Payload) -> HttpResponse {
-    let body = match body::read(payload, body::SINGLE).await {
-        Ok(body) => body,
-        Err(problem) => return problem.response(),
+pub(super) async fn check(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpResponse {
+    let asked = match read(&api, &request, &mut payload).await {
+        Ok(asked) => asked,
+        Err(problem) => return refuse(&problem),
     };
-    let question = match question(&request, &body) {
-        Ok(question) => question,
-        Err(problem) => return problem.response(),
+    let answer = match api.limiter.check(asked).await {
+        Ok(answer) => answer,
+        Err(error) => return refuse(&store_away(&error)),
     };
-    match shared.limiter.check(question).await {
-        Ok(answer) => answer::response(&answer, shared.families),
-        Err(error) => Problem::store(&error).response(),
+    debug!(subject = %answer.subject, admitted = answer.decision.admitted, reason = answer.decision.reason.map(Reason::name), "decided");
+    let (status, content_type, body) = match problem_of(&answer) {
+        None => (200, JSON, Admitted::of(&answer).to_json()),
+        Some(problem) => (problem.status, PROBLEM_JSON, problem.to_json()),
+    };
+    let mut response = builder(status);
+    response.insert_header((CONTENT_TYPE, content_type)).insert_header((CACHE_CONTROL, NO_STORE));
+    headers::of_decision(api.settings.headers, &answer.policy, &answer.decision, |name, value| {
+        response.insert_header((name, value));
+    });
+    response.body(body)
+}
+
+async fn read(api: &Shared, request: &HttpRequest, payload: &mut Payload) -> Result<Request, Problem> {
+    if let Err(problem) = body::expect_json(request.headers()) {
+        body::drain(payload, MOST_CHECK_BYTES, super::DRAIN_PATIENCE).await;
+        return Err(problem);
     }
+    let bytes = body::read(request.headers(), payload, MOST_CHECK_BYTES, api.settings.body_timeout).await?;
+    to_request(request, &CheckBody::parse(&bytes)?)
 }
 
-/// What is asked, or what is wrong with it. No store is called before this has said yes.
-fn question(request: &HttpRequest, body: &[u8]) -> Result<Request, Problem> {
-    check_content_type(request)?;
-    let fields = Fields::parse(body)?;
-    let claims = Claims { peer: request.peer_addr().map(|peer| peer.ip()), user: fields.text("user")?, address: fields.text("address")? };
-    // Known and checked, and of use once there are routes.
-    fields.text("path")?;
-    fields.text("method")?;
-    let cost = fields.cost()?;
-    let subject = resolve(&claims).map_err(Problem::identity)?;
-    Ok(Request { subject, cost })
+/// What a door asks the limiter for `body`.
+pub(super) fn to_request(request: &HttpRequest, body: &CheckBody) -> Result<Request, Problem> {
+    Ok(Request { subject: identify(request, body)?, cost: body.cost.0 })
 }
 
-/// JSON; or nothing said, or what `curl -d` says when it is told nothing, since people at night write neither.
-fn check_content_type(request: &HttpRequest) -> Result<(), Problem> {
-    let Some(value) = request.headers().get(CONTENT_TYPE) else { return Ok(()) };
-    let found = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
-    let media_type = found.split(';').next().unwrap_or("").trim();
-    let json = matches!(media_type, "application/json" | "application/x-www-form-urlencoded") || media_type.ends_with("+json");
-    if json { Ok(()) } else { Err(Problem::unsupported_media_type(media_type)) }
+/// The problem of an answer that does not admit.
+pub(super) fn problem_of(answer: &Answer) -> Option<Problem> {
+    if answer.decision.admitted {
+        return None;
+    }
+    // A refusal has a reason; one without would be blocked rather than let through.
+    Some(Problem::refused(answer, answer.decision.reason.unwrap_or(Reason::Blocked)))
 }
 
-/// The body's fields.
-struct Fields(Map<String, Value>);
+/// The problem of a store that could not say. Logged at debug: the metrics count these, and a log line for each would be a flood.
+pub(super) fn store_away(error: &StoreError) -> Problem {
+    debug!(%error, "not decided");
+    Problem::store_away()
+}
 
-const KNOWN: [&str; 5] = ["user", "cost", "path", "method", "address"];
+/// The body of a 200.
+#[derive(Serialize)]
+pub(super) struct Admitted<'a> {
+    allowed: bool,
+    #[serde(serialize_with = "as_text")]
+    subject: &'a dyn fmt::Display,
+    limit: Option<Units>,
+    remaining: Option<Units>,
+    reset_after: Option<Seconds>,
+    retry_after: Option<Seconds>,
+    breaker: &'static str,
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_refuse: Option<bool>,
+}
 
-impl Fields {
-    /// An empty body says nothing, which is allowed.
-    fn parse(body: &[u8]) -> Result<Self, Problem> {
-        if body.iter().all(u8::is_ascii_whitespace) {
-            return Ok(Self(Map::new()));
+impl<'a> Admitted<'a> {
+    pub(super) fn of(answer: &'a Answer) -> Self {
+        let decision = &answer.decision;
+        Self {
+            allowed: true,
+            subject: &answer.subject,
+            limit: decision.quota.map(|quota| quota.limit),
+            remaining: decision.quota.map(|quota| quota.remaining),
+            reset_after: decision.quota.map(|quota| Seconds(quota.reset_after)),
+            retry_after: decision.retry_after.micros().map(Seconds),
+            breaker: if decision.breaker_open { "open" } else { "closed" },
+            reason: decision.reason.map(Reason::name),
+            would_refuse: decision.reason.map(|_| true),
         }
-        let value =
-            serde_json::from_slice(body).map_err(|error| Problem::bad_request("body", &format!("the body is not JSON: {error}")))?;
-        let Value::Object(fields) = value else {
-            return Err(Problem::bad_request("body", "the body must be an object like {\"user\":\"alice\",\"cost\":1}"));
-        };
-        match fields.keys().find(|key| !KNOWN.contains(&key.as_str())) {
-            Some(unknown) => {
-                let shown: String = unknown.chars().take(60).collect();
-                Err(Problem::bad_request(&shown, &format!("unknown field {shown:?}; known are {}", KNOWN.join(", "))))
-            }
-            None => Ok(Self(fields)),
-        }
     }
 
-    fn text(&self, name: &str) -> Result<Option<&str>, Problem> {
-        match self.0.get(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(Problem::bad_request(name, &format!("{name}: must be a text"))),
-        }
-    }
-
-    /// A whole number 0 … 1e9; 1 when it is missing. `1e3` and `1000.0` are the whole number 1000.
-    fn cost(&self) -> Result<Units, Problem> {
-        let Some(value) = self.0.get("cost") else { return Ok(1) };
-        let cost = value.as_u64().or_else(|| value.as_f64().and_then(whole));
-        cost.filter(|cost| *cost <= MAX_COST && value.is_number())
-            .ok_or_else(|| Problem::bad_request("cost", &format!("cost: must be a whole number from 0 to {MAX_COST}")))
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        let mut json = Vec::with_capacity(192);
+        // Strings and numbers into memory: this does not fail.
+        let _ = serde_json::to_writer(&mut json, self);
+        json
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be whole and within range")]
-fn whole(number: f64) -> Option<Units> {
-    (number.fract() == 0.0 && (0.0..=MAX_COST as f64).contains(&number)).then_some(number as Units)
+fn as_text<S: Serializer>(value: &&dyn fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }

@@ -1,68 +1,48 @@
-//! Probes and metrics. None of them is ever limited, and none asks the store: readiness comes from a probe that runs beside.
+//! For whoever watches: probes and metrics. They take nothing from anybody's limits and add no subject to the store.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use actix_web::HttpResponse;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use actix_web::web::Data;
-use serde::Serialize;
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use serde_json::json;
+use tracing::error;
 
-use super::Shared;
-use crate::store::{ErrorKind, Store};
+use super::{JSON, NO_STORE, Problem, Shared, builder, refuse};
 
-#[derive(Serialize)]
-struct Ready {
-    status: &'static str,
-    store: &'static str,
+/// How long the store may take to say that it is there.
+const PING_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Whether the process runs at all: a supervisor that gets no 200 should restart it.
+pub(super) async fn live() -> HttpResponse {
+    builder(200).insert_header((CONTENT_TYPE, JSON)).insert_header((CACHE_CONTROL, NO_STORE)).body(r#"{"status":"live"}"#)
 }
 
-/// What the last look at the store found.
-#[derive(Debug, Default)]
-pub(crate) struct StoreProbe(AtomicU8);
+/// Whether to send requests here: 503 on the way out, and when no answer could be right.
+pub(super) async fn ready(api: Shared) -> HttpResponse {
+    let ping = tokio::time::timeout(PING_PATIENCE, api.limiter.store().ping()).await;
+    let store = match ping {
+        Ok(Ok(())) => "up",
+        Ok(Err(_)) | Err(_) => "down",
+    };
+    let (status, word) = match (api.is_draining(), store) {
+        (true, _) => (503, "draining"),
+        (false, "up") => (200, "ready"),
+        (false, _) => (503, "store down"),
+    };
+    let body = json!({ "status": word, "store": { "kind": api.settings.store, "status": store }, "config": { "status": "loaded" } });
+    builder(status).insert_header((CONTENT_TYPE, JSON)).insert_header((CACHE_CONTROL, NO_STORE)).body(body.to_string())
+}
 
-impl StoreProbe {
-    /// Looks, and remembers what it saw.
-    pub(crate) async fn look(&self, store: &dyn Store) {
-        let seen = match store.ping().await {
-            Ok(()) => 1,
-            Err(error) => {
-                2 + ErrorKind::ALL.iter().position(|kind| *kind == error.kind).and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
-            }
-        };
-        self.0.store(seen, Ordering::Relaxed);
-    }
-
-    fn state(&self) -> (bool, &'static str) {
-        match self.0.load(Ordering::Relaxed) {
-            0 => (false, "starting"),
-            1 => (true, "up"),
-            seen => (false, ErrorKind::ALL.get(usize::from(seen) - 2).map_or("unexpected", |kind| kind.name())),
+/// Everything that is counted, in Prometheus' text format.
+pub(super) async fn metrics(api: Shared) -> HttpResponse {
+    match api.metrics.text() {
+        Ok(text) => builder(200)
+            .insert_header((CONTENT_TYPE, HeaderValue::from_static(prometheus::TEXT_FORMAT)))
+            .insert_header((CACHE_CONTROL, NO_STORE))
+            .body(text),
+        Err(error) => {
+            error!(%error, "the metrics cannot be written");
+            refuse(&Problem::new(500, "metrics_failed", "the metrics cannot be written; the log says why"))
         }
     }
-}
-
-pub(super) async fn live() -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((CACHE_CONTROL, "no-store"))
-        .insert_header((CONTENT_TYPE, "application/json"))
-        .body(r#"{"status":"live"}"#)
-}
-
-/// 200 while it can answer and means to go on; 503 while it leaves, and while no answer could be right.
-pub(super) async fn ready(shared: Data<Shared>, probe: Data<StoreProbe>) -> HttpResponse {
-    let (up, store) = probe.state();
-    let status = match (shared.draining.load(Ordering::Relaxed), up) {
-        (true, _) => "draining",
-        (false, true) => "ready",
-        (false, false) => "store_unavailable",
-    };
-    let mut response = if status == "ready" { HttpResponse::Ok() } else { HttpResponse::ServiceUnavailable() };
-    response.insert_header((CACHE_CONTROL, "no-store")).json(Ready { status, store })
-}
-
-pub(super) async fn metrics(shared: Data<Shared>) -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((CACHE_CONTROL, "no-store"))
-        .insert_header((CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"))
-        .body(shared.metrics.render())
 }

@@ -1,65 +1,159 @@
-//! The service's API: from HTTP to a [`Request`](crate::limiter::Request), and from an [`Answer`](crate::limiter::Answer) to HTTP.
+//! The service's HTTP API: JSON in, decisions out. Each door translates to and from a decision of the [`Limiter`] and decides nothing.
+//!
+//! Layout: `check` and `batch` are the doors, `health` is for whoever watches; `headers` and `problem` say a decision in HTTP's
+//! words and are pure; `body` reads what was sent; `edge` is what every request passes on its way in and out.
 
-mod answer;
+mod batch;
 mod body;
 mod check;
+mod edge;
 mod headers;
 mod health;
 mod problem;
-mod request_id;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use actix_web::http::Method;
-use actix_web::web::{self, Payload, ServiceConfig};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use actix_web::web::{self, Data, Payload, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, Resource};
 
+pub use body::{CheckBody, Cost};
+pub(crate) use edge::{cors, edge};
+pub use headers::{EXPOSED, Families, of_decision, whole_millis, whole_seconds};
+pub use problem::{Problem, Refusal, Seconds};
+
+use crate::identity::{Claims, IdentityError, Subject, resolve};
 use crate::limiter::Limiter;
 use crate::telemetry::Metrics;
-pub use headers::Families;
-pub(crate) use health::StoreProbe;
-use problem::Problem;
-pub(crate) use request_id::identify_request;
 
-/// What every worker shares: made once, outside of the app factory, which runs once per worker.
-pub struct Shared {
-    /// Decides.
-    pub limiter: Arc<Limiter>,
-    /// Counts.
-    pub metrics: Arc<Metrics>,
-    /// Which families of rate-limit headers are sent.
-    pub families: Families,
-    /// Set when the process is about to leave.
-    pub draining: AtomicBool,
+/// The longest body of a check, bytes.
+const MOST_CHECK_BYTES: usize = 64 * 1024;
+/// The longest body of a batch, bytes.
+const MOST_BATCH_BYTES: usize = 1024 * 1024;
+/// How long to wait for the rest of a body that nobody will look at.
+const DRAIN_PATIENCE: Duration = Duration::from_millis(500);
+/// What to tell a client when the store is away: it is probed about once a second.
+const STORE_AWAY_SECONDS: i64 = 1;
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// How the API answers.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which families of headers are sent.
+    pub headers: Families,
+    /// Origins whose pages may ask; `*` is any; none turns CORS off.
+    pub cors_origins: Vec<String>,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// The word for the store in `/health/ready`.
+    pub store: &'static str,
 }
 
-/// Every route of the service.
+impl Default for Settings {
+    fn default() -> Self {
+        Self { headers: Families::default(), cors_origins: Vec::new(), body_timeout: Duration::from_secs(10), store: "memory" }
+    }
+}
+
+/// What the doors share: one per process, made outside of the app factory, which runs once per worker.
+pub struct Api {
+    limiter: Arc<Limiter>,
+    metrics: Arc<Metrics>,
+    settings: Settings,
+    draining: AtomicBool,
+}
+
+impl Api {
+    /// The API of this limiter.
+    #[must_use]
+    pub const fn new(limiter: Arc<Limiter>, metrics: Arc<Metrics>, settings: Settings) -> Self {
+        Self { limiter, metrics, settings, draining: AtomicBool::new(false) }
+    }
+
+    /// From here on the process is not ready, and every answer closes its connection.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+        self.metrics.set_draining();
+    }
+
+    /// Whether the process is on its way out.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    pub(crate) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+/// Puts the API's routes into an app whose `Data` holds an [`Api`].
 pub(crate) fn routes(config: &mut ServiceConfig) {
     config
-        .service(only(&[Method::POST], "/v1/check").route(web::post().to(check::check)))
-        .service(only(&[Method::GET, Method::HEAD], "/health/live").route(read().to(health::live)))
-        .service(only(&[Method::GET, Method::HEAD], "/health/ready").route(read().to(health::ready)))
-        .service(only(&[Method::GET, Method::HEAD], "/metrics").route(read().to(health::metrics)))
+        .service(only(web::resource("/v1/check").route(web::post().to(check::check)), "POST"))
+        .service(only(web::resource("/v1/check/batch").route(web::post().to(batch::batch)), "POST"))
+        .service(get("/health/live", || web::to(health::live)))
+        .service(get("/health/ready", || web::to(health::ready)))
+        .service(get("/metrics", || web::to(health::metrics)))
         .default_service(web::to(not_found));
 }
 
-fn read() -> actix_web::Route {
-    web::route().guard(actix_web::guard::Any(actix_web::guard::Get()).or(actix_web::guard::Head()))
+/// A resource for GET and HEAD.
+fn get(path: &str, to: impl Fn() -> actix_web::Route) -> Resource {
+    only(web::resource(path).route(to().guard(actix_web::guard::Get())).route(to().guard(actix_web::guard::Head())), "GET, HEAD")
 }
 
-/// A resource that answers other methods than `methods` with 405.
-fn only(methods: &'static [Method], path: &str) -> actix_web::Resource {
-    web::resource(path).default_service(web::to(move |request: HttpRequest, payload: Payload| async move {
-        let _ = body::read(payload, body::SINGLE).await;
-        let allowed = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
-        let mut answer = Problem::method_not_allowed(request.method().as_str(), &allowed).response();
-        headers::insert(&mut answer, "allow", &allowed);
-        answer
+/// Every other method is 405.
+fn only(resource: Resource, allow: &'static str) -> Resource {
+    resource.default_service(web::to(move |request: HttpRequest, mut payload: Payload| async move {
+        body::drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
+        let detail = format!("{} is not answered here; use {allow}", request.method());
+        let mut response = refuse(&Problem::new(405, "method_not_allowed", detail));
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+        response
     }))
 }
 
-async fn not_found(request: HttpRequest, payload: Payload) -> HttpResponse {
-    let _ = body::read(payload, body::SINGLE).await;
-    Problem::not_found(request.path()).response()
+async fn not_found(mut payload: Payload) -> HttpResponse {
+    body::drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
+    refuse(&Problem::new(404, "not_found", "there is nothing at this path; ask at POST /v1/check"))
 }
+
+/// Who is limited. The one place where a door finds that out.
+fn identify(request: &HttpRequest, body: &CheckBody) -> Result<Subject, Problem> {
+    let claims = Claims { peer: request.peer_addr().map(|peer| peer.ip()), user: body.user.as_deref(), address: body.address.as_deref() };
+    resolve(&claims).map_err(|error| match error {
+        IdentityError::UntrustedPeer => Problem::new(403, "untrusted_peer", error.to_string()),
+        IdentityError::InvalidUserId(_) => Problem::new(400, "invalid_user", error.to_string()),
+        IdentityError::InvalidAddress => Problem::new(400, "invalid_address", error.to_string()),
+    })
+}
+
+/// The answer for a problem that no limit is behind.
+fn refuse(problem: &Problem) -> HttpResponse {
+    let mut response = builder(problem.status);
+    response.insert_header((CONTENT_TYPE, PROBLEM_JSON)).insert_header((CACHE_CONTROL, NO_STORE));
+    match problem.status {
+        503 => {
+            response.insert_header((RETRY_AFTER, HeaderValue::from(STORE_AWAY_SECONDS)));
+        }
+        // What is left of the body may never come.
+        408 => {
+            response.force_close();
+        }
+        _ => {}
+    }
+    response.body(problem.to_json())
+}
+
+fn builder(status: u16) -> HttpResponseBuilder {
+    HttpResponse::build(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR))
+}
+
+type Shared = Data<Api>;

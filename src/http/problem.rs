@@ -1,119 +1,174 @@
-//! Everything that is not an admitted answer, as `application/problem+json` (RFC 9457).
+//! Bodies of type `application/problem+json` (RFC 9457): what is refused, and what is wrong with a request.
 
-use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use actix_web::{HttpResponse, HttpResponseBuilder};
-use serde::Serialize;
+use std::borrow::Cow;
 
-use crate::identity::IdentityError;
-use crate::store::StoreError;
+use serde::{Serialize, Serializer};
 
-/// A problem body, with its status.
-#[derive(Debug, Serialize)]
-pub(super) struct Problem {
+use super::headers::whole_millis;
+use crate::limit::{Algorithm, Limit, Micros, Reason, US, Units};
+use crate::limiter::Answer;
+
+/// The longest detail, in bytes: some quote what the caller sent.
+const LONGEST_DETAIL: usize = 400;
+
+/// Why there is no 200.
+#[derive(Debug, Clone, Serialize)]
+pub struct Problem {
+    /// What it is, for programs that follow RFC 9457.
     #[serde(rename = "type")]
-    kind: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: String,
-    code: &'static str,
-    /// The part of the request that is wrong.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<String>,
-    /// Whole seconds to wait before asking again.
-    #[serde(skip)]
-    retry_after: Option<u32>,
-    /// The connection is of no more use.
-    #[serde(skip)]
-    close: bool,
+    pub kind: &'static str,
+    /// What it is, for a person.
+    pub title: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// What exactly, and what to do about it.
+    pub detail: Cow<'static, str>,
+    /// What it is, for programs: one word.
+    pub code: &'static str,
+    /// What a limit said.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Box<Refusal>>,
 }
 
-/// No type beyond what the status says.
-const PLAIN: &str = "about:blank";
+/// What a limit said of a request that it did not admit.
+#[derive(Debug, Clone, Serialize)]
+pub struct Refusal {
+    /// The limit, or why else.
+    pub reason: &'static str,
+    /// The wait; nothing when waiting does not help.
+    pub retry_after: Option<Seconds>,
+    /// The same in milliseconds, rounded up.
+    pub retry_after_ms: Option<i64>,
+    /// Size of the limit that binds; nothing where no state is kept.
+    pub limit: Option<Units>,
+    /// Its room.
+    pub remaining: Option<Units>,
+    /// Length of the policy's window.
+    pub window: Seconds,
+    /// All limits that did not fit.
+    #[serde(rename = "violated-policies")]
+    pub violated: Vec<&'static str>,
+}
+
+/// A span of time, written as seconds: a whole number where it is one, else the shortest decimal that means this many µs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds(pub Micros);
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0 % US == 0 { serializer.serialize_i64(self.0 / US) } else { serializer.serialize_f64(self.0 as f64 / US as f64) }
+    }
+}
 
 impl Problem {
-    fn new(status: StatusCode, code: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { kind: PLAIN, title, status: status.as_u16(), detail: detail.into(), code, field: None, retry_after: None, close: false }
+    /// The request is wrong in a way that `code` names and `detail` explains.
+    pub fn new(status: u16, code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind: "about:blank", title: phrase(status), status, detail: shorten(detail.into()), code, refusal: None }
     }
 
-    pub(super) fn bad_request(field: &str, detail: &str) -> Self {
-        Self { field: Some(field.to_owned()), ..Self::new(StatusCode::BAD_REQUEST, "bad_request", "The request is not understood", detail) }
-    }
-
-    pub(super) fn unsupported_media_type(found: &str) -> Self {
-        Self::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "unsupported_media_type",
-            "The body must be JSON",
-            format!("the content type is {found:?}; send application/json"),
-        )
-    }
-
-    pub(super) fn body_too_long(most: usize) -> Self {
-        Self {
-            close: true,
-            ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", "The body is too long", format!("at most {most} bytes are taken"))
-        }
-    }
-
-    pub(super) fn body_too_slow() -> Self {
-        Self {
-            close: true,
-            ..Self::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", "The body came too slowly", "the whole body must arrive within 10 s")
-        }
-    }
-
-    pub(super) fn not_found(path: &str) -> Self {
-        let shown: String = path.chars().take(100).collect();
-        Self::new(StatusCode::NOT_FOUND, "not_found", "There is nothing here", format!("no such path: {shown:?}"))
-    }
-
-    pub(super) fn method_not_allowed(method: &str, allowed: &str) -> Self {
-        Self::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "method_not_allowed",
-            "Not with this method",
-            format!("{method} is not allowed here; use {allowed}"),
-        )
-    }
-
-    pub(super) fn identity(error: IdentityError) -> Self {
-        match error {
-            IdentityError::UntrustedPeer => Self::new(
-                StatusCode::FORBIDDEN,
-                "untrusted_peer",
-                "This peer may not say who asks",
-                "user and address are taken from trusted peers only",
-            ),
-            IdentityError::InvalidUserId(error) => Self::bad_request("user", &format!("user: {error}")),
-            IdentityError::InvalidAddress => Self::bad_request("address", &error.to_string()),
-        }
-    }
-
-    /// The store could not say, and nothing else may decide.
-    pub(super) fn store(_error: &StoreError) -> Self {
+    /// The store could not say, and the request is not let through for that.
+    #[must_use]
+    pub const fn store_away() -> Self {
         Self {
             kind: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-            retry_after: Some(1),
-            ..Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "store_unavailable",
-                "The limits cannot be checked right now",
-                "the store that holds the limits' state did not answer; nothing was decided",
-            )
+            title: "Temporarily reduced capacity",
+            status: 503,
+            detail: Cow::Borrowed("the limits cannot be looked up at the moment; try again shortly"),
+            code: "store_unavailable",
+            refusal: None,
         }
     }
 
-    pub(super) fn response(self) -> HttpResponse {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = HttpResponseBuilder::new(status);
-        response.insert_header((CONTENT_TYPE, "application/problem+json")).insert_header((CACHE_CONTROL, "no-store"));
-        if let Some(seconds) = self.retry_after {
-            response.insert_header((RETRY_AFTER, HeaderValue::from(seconds)));
+    /// What to say of `answer`, which did not admit its request for `reason`.
+    #[must_use]
+    pub fn refused(answer: &Answer, reason: Reason) -> Self {
+        let decision = &answer.decision;
+        let wait = decision.retry_after.micros();
+        let (status, code, kind, title, detail) = match reason {
+            Reason::Blocked => (403, "blocked", "about:blank", phrase(403), Cow::Borrowed("an operator has blocked this subject")),
+            Reason::CostExceedsLimit => (
+                422,
+                "cost_exceeds_limit",
+                "about:blank",
+                phrase(422),
+                Cow::Borrowed("the cost is larger than the limit: it can never be admitted; ask for less"),
+            ),
+            Reason::Bucket | Reason::Window => {
+                let abnormal = reason == Reason::Window && answer.policy.algorithm() == Algorithm::Hybrid;
+                let (kind, title) = if abnormal {
+                    ("https://iana.org/assignments/http-problem-types#abnormal-usage-detected", "Abnormal usage detected")
+                } else {
+                    ("https://iana.org/assignments/http-problem-types#quota-exceeded", "Quota exceeded")
+                };
+                (429, "rate_limit_exceeded", kind, title, wait_detail(reason, wait))
+            }
+        };
+        let refusal = Refusal {
+            reason: reason.name(),
+            retry_after: wait.map(Seconds),
+            retry_after_ms: wait.map(whole_millis),
+            limit: decision.quota.map(|quota| quota.limit),
+            remaining: decision.quota.map(|quota| quota.remaining),
+            window: Seconds(answer.policy.window()),
+            violated: decision.violations.iter().map(Limit::name).collect(),
+        };
+        Self { kind, title, status, detail, code, refusal: Some(Box::new(refusal)) }
+    }
+
+    /// As JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        // Strings and numbers alone: serializing them does not fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+fn wait_detail(reason: Reason, wait: Option<Micros>) -> Cow<'static, str> {
+    match wait {
+        Some(wait) => Cow::Owned(format!("the {} has no room for this request; it has in {} s", reason.name(), wait as f64 / US as f64)),
+        None => Cow::Owned(format!("the {} has no room for this request, and waiting does not help", reason.name())),
+    }
+}
+
+/// HTTP's own words, which RFC 9457 asks for where a problem has no type of its own.
+const fn phrase(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        415 => "Unsupported Media Type",
+        422 => "Unprocessable Content",
+        _ => "Error",
+    }
+}
+
+fn shorten(detail: Cow<'static, str>) -> Cow<'static, str> {
+    if detail.len() <= LONGEST_DETAIL {
+        return detail;
+    }
+    let end = (0..=LONGEST_DETAIL).rev().find(|end| detail.is_char_boundary(*end)).unwrap_or(0);
+    Cow::Owned(format!("{}…", &detail[..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_written_without_noise() {
+        for (micros, text) in [(0, "0"), (500_000, "0.5"), (100_000, "0.1"), (1, "0.000001"), (7_000_000, "7"), (1_234_567, "1.234567")] {
+            let written = serde_json::to_string(&Seconds(micros)).unwrap();
+            assert_eq!(written.parse::<f64>().unwrap(), text.parse::<f64>().unwrap());
+            assert!(written == text || micros == 1, "{written} for {text}");
         }
-        if self.close {
-            response.force_close();
-        }
-        response.body(serde_json::to_vec(&self).unwrap_or_default())
+    }
+
+    #[test]
+    fn a_detail_that_quotes_the_caller_is_bounded_and_stays_text() {
+        let problem = Problem::new(400, "invalid_body", "é".repeat(100_000));
+        assert!(problem.detail.len() <= LONGEST_DETAIL + '…'.len_utf8());
     }
 }

@@ -1,123 +1,228 @@
-//! Counters for Prometheus: a registry of its own, made once per process, with a typed method for each event.
+//! What is counted, as typed methods: no caller writes a metric's name or a label. Made once in a process and shared by all
+//! workers, with a registry of its own, so that a second one (in tests) collides with nothing.
 //!
-//! No label ever carries a user, an address or a path: the number of series is fixed by the words in the code.
+//! Every label takes its values from an enum, so the number of series is fixed when the process starts; no id, address, key or
+//! path is ever one.
 
 use std::time::Duration;
 
-use prometheus::{Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use crate::limit::{Decision, Reason};
-use crate::store::ErrorKind;
+use crate::store::{ErrorKind, StoreError};
 
-/// From 50 µs (memory) to beyond any deadline.
-const SECONDS: [f64; 13] = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+/// Upper bounds of the latency histogram, seconds: from a lookup in memory to the deadline of a decision.
+const LATENCY_BUCKETS: [f64; 14] =
+    [0.000_005, 0.000_01, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25];
+/// First digits of status codes, as labels.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const OUTCOMES: [&str; 3] = ["admitted", "refused", "would_refuse"];
 
-/// Everything that is counted.
-pub struct Metrics {
-    registry: Registry,
-    admitted: IntCounter,
-    shadow_refused: [IntCounter; Reason::ALL.len()],
-    refused: [IntCounter; Reason::ALL.len()],
-    breaker_opened: IntCounter,
-    decision_seconds: Histogram,
-    store_errors: [IntCounter; ErrorKind::ALL.len()],
-    memory_subjects: IntGauge,
-    corrupt_states: IntGauge,
+/// What was asked over HTTP, as a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `/v1/check`.
+    Check,
+    /// `/v1/check/batch`.
+    Batch,
+    /// `/health/…`.
+    Health,
+    /// `/metrics`.
+    Metrics,
+    /// Everything else.
+    Other,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
+impl Endpoint {
+    /// Every endpoint.
+    pub const ALL: [Self; 5] = [Self::Check, Self::Batch, Self::Health, Self::Metrics, Self::Other];
+
+    /// Where a request for `path` goes.
+    #[must_use]
+    pub fn of(path: &str) -> Self {
+        match path {
+            "/v1/check" => Self::Check,
+            "/v1/check/batch" => Self::Batch,
+            "/health/live" | "/health/ready" => Self::Health,
+            "/metrics" => Self::Metrics,
+            _ => Self::Other,
+        }
     }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Batch => "batch",
+            Self::Health => "health",
+            Self::Metrics => "metrics",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// The counters of one process.
+pub struct Metrics {
+    registry: Registry,
+    /// By outcome, then by reason; the last reason is none.
+    decisions: Vec<[IntCounter; Reason::ALL.len() + 1]>,
+    breaker_openings: IntCounter,
+    decision_seconds: Histogram,
+    /// By [`ErrorKind::ALL`].
+    store_errors: Vec<IntCounter>,
+    /// By [`Endpoint::ALL`], then by class.
+    http_requests: Vec<Vec<IntCounter>>,
+    memory_subjects: IntGauge,
+    corrupt_states: IntGauge,
+    draining: Gauge,
 }
 
 impl Metrics {
-    /// All series, at zero.
+    /// All counters at zero.
     ///
-    /// # Panics
-    /// Never: the names below are fixed, valid and different; a test makes them.
-    #[must_use]
-    #[expect(clippy::expect_used, reason = "fixed, valid names; the test of this module makes them all")]
-    pub fn new() -> Self {
+    /// # Errors
+    /// When a name is taken or not allowed, which a test would have shown.
+    pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
-        let register =
-            |collector: Box<dyn prometheus::core::Collector>| registry.register(collector).expect("names are valid and different");
-        let decisions = IntCounterVec::new(
-            Opts::new("weir_decisions_total", "Decisions, by what the caller was told (admitted, refused, shadow_refused: admitted, but would have been refused) and why."),
-            &["outcome", "reason"],
-        )
-        .expect("a valid name");
-        register(Box::new(decisions.clone()));
-        let store_errors =
-            IntCounterVec::new(Opts::new("weir_store_errors_total", "Questions that the store could not answer, by kind."), &["kind"])
-                .expect("a valid name");
-        register(Box::new(store_errors.clone()));
+        let decisions = IntCounterVec::new(Opts::new("weir_decisions_total", "Decisions by outcome and reason."), &["outcome", "reason"])?;
+        let breaker_openings = IntCounter::new("weir_breaker_openings_total", "How often a subject's breaker opened.")?;
         let decision_seconds = Histogram::with_opts(
-            HistogramOpts::new("weir_decision_duration_seconds", "Time that a decision took, the store included.")
-                .buckets(SECONDS.to_vec()),
-        )
-        .expect("valid buckets");
-        register(Box::new(decision_seconds.clone()));
-        let breaker_opened = IntCounter::new("weir_breaker_opened_total", "Times that a subject's breaker opened.").expect("a valid name");
-        register(Box::new(breaker_opened.clone()));
-        let memory_subjects =
-            IntGauge::new("weir_memory_store_subjects", "Subjects that the memory store remembers.").expect("a valid name");
-        register(Box::new(memory_subjects.clone()));
+            HistogramOpts::new("weir_decision_duration_seconds", "Time that the store took to decide.").buckets(LATENCY_BUCKETS.to_vec()),
+        )?;
+        let store_errors =
+            IntCounterVec::new(Opts::new("weir_store_errors_total", "Decisions that the store could not make, by kind."), &["kind"])?;
+        let http_requests = IntCounterVec::new(
+            Opts::new("weir_http_requests_total", "HTTP requests by endpoint and class of the status."),
+            &["endpoint", "status"],
+        )?;
+        let memory_subjects = IntGauge::new("weir_memory_subjects", "Subjects that the memory store remembers.")?;
         let corrupt_states =
-            IntGauge::new("weir_store_corrupt_states", "Stored states that were rubbish and were replaced, since the start.")
-                .expect("a valid name");
-        register(Box::new(corrupt_states.clone()));
-        let build =
-            IntGaugeVec::new(Opts::new("weir_build_info", "Always 1; the labels say what runs."), &["version"]).expect("a valid name");
-        register(Box::new(build.clone()));
+            IntGauge::new("weir_store_corrupt_states", "Stored states since the start that were none of ours and were replaced.")?;
+        let draining = Gauge::new("weir_draining", "1 while the process is on its way out.")?;
+        let build = IntGaugeVec::new(Opts::new("weir_build_info", "Always 1; the version is a label."), &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        Self {
-            admitted: decisions.with_label_values(&["admitted", "none"]),
-            shadow_refused: Reason::ALL.map(|reason| decisions.with_label_values(&["shadow_refused", reason.name()])),
-            refused: Reason::ALL.map(|reason| decisions.with_label_values(&["refused", reason.name()])),
-            breaker_opened,
+
+        registry.register(Box::new(decisions.clone()))?;
+        registry.register(Box::new(breaker_openings.clone()))?;
+        registry.register(Box::new(decision_seconds.clone()))?;
+        registry.register(Box::new(store_errors.clone()))?;
+        registry.register(Box::new(http_requests.clone()))?;
+        registry.register(Box::new(memory_subjects.clone()))?;
+        registry.register(Box::new(corrupt_states.clone()))?;
+        registry.register(Box::new(draining.clone()))?;
+        registry.register(Box::new(build))?;
+        #[cfg(target_os = "linux")]
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+
+        Ok(Self {
+            decisions: OUTCOMES.map(|outcome| reason_labels().map(|reason| decisions.with_label_values(&[outcome, reason]))).into(),
+            breaker_openings,
             decision_seconds,
-            store_errors: ErrorKind::ALL.map(|kind| store_errors.with_label_values(&[kind.name()])),
+            store_errors: ErrorKind::ALL.iter().map(|kind| store_errors.with_label_values(&[kind.name()])).collect(),
+            http_requests: Endpoint::ALL
+                .iter()
+                .map(|endpoint| CLASSES.iter().map(|class| http_requests.with_label_values(&[endpoint.name(), class])).collect())
+                .collect(),
             memory_subjects,
             corrupt_states,
+            draining,
             registry,
-        }
+        })
     }
 
-    /// A decision was made, and how long it took.
-    pub fn decided(&self, decision: &Decision, took: Duration) {
-        match decision.reason {
-            None => self.admitted.inc(),
-            Some(reason) if decision.admitted => self.shadow_refused[reason as usize].inc(),
-            Some(reason) => self.refused[reason as usize].inc(),
-        }
-        if decision.breaker_opened {
-            self.breaker_opened.inc();
-        }
+    /// The store was asked and took `took`.
+    pub fn decided(&self, decided: &Result<Decision, StoreError>, took: Duration) {
         self.decision_seconds.observe(took.as_secs_f64());
+        match decided {
+            Ok(decision) => {
+                let outcome = match (decision.admitted, decision.reason) {
+                    (true, None) => 0,
+                    (false, _) => 1,
+                    (true, Some(_)) => 2,
+                };
+                let reason =
+                    decision.reason.and_then(|reason| Reason::ALL.iter().position(|one| *one == reason)).unwrap_or(Reason::ALL.len());
+                self.decisions[outcome][reason].inc();
+                if decision.breaker_opened {
+                    self.breaker_openings.inc();
+                }
+            }
+            Err(error) => {
+                if let Some(kind) = ErrorKind::ALL.iter().position(|kind| *kind == error.kind) {
+                    self.store_errors[kind].inc();
+                }
+            }
+        }
     }
 
-    /// The store could not say.
-    pub fn store_failed(&self, kind: ErrorKind) {
-        self.store_errors[kind as usize].inc();
+    /// A request was answered with `status`.
+    pub fn answered(&self, endpoint: Endpoint, status: u16) {
+        let class = usize::from(status / 100).saturating_sub(1);
+        if let Some(counter) = self.http_requests.get(endpoint as usize).and_then(|classes| classes.get(class)) {
+            counter.inc();
+        }
     }
 
-    /// How many subjects the memory store remembers.
+    /// The memory store remembers so many subjects.
     pub fn set_memory_subjects(&self, subjects: usize) {
         self.memory_subjects.set(i64::try_from(subjects).unwrap_or(i64::MAX));
     }
 
-    /// How many stored states were rubbish.
+    /// So many stored states were none of ours and were replaced.
     pub fn set_corrupt_states(&self, states: u64) {
         self.corrupt_states.set(i64::try_from(states).unwrap_or(i64::MAX));
     }
 
-    /// The text that Prometheus scrapes.
-    #[must_use]
-    pub fn render(&self) -> Vec<u8> {
-        let mut text = Vec::with_capacity(8 * 1024);
-        // Writing to a Vec cannot fail, and the registry holds only what was checked when it was made.
-        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
-        text
+    /// The process is on its way out.
+    pub fn set_draining(&self) {
+        self.draining.set(1.0);
+    }
+
+    /// Everything in Prometheus' text format.
+    ///
+    /// # Errors
+    /// When a value cannot be written, which would be a fault of this program.
+    pub fn text(&self) -> Result<Vec<u8>, prometheus::Error> {
+        let mut text = Vec::with_capacity(16 * 1024);
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+}
+
+/// Every reason as a label, and last the one for none.
+fn reason_labels() -> [&'static str; Reason::ALL.len() + 1] {
+    let mut labels = ["none"; Reason::ALL.len() + 1];
+    for (label, reason) in labels.iter_mut().zip(Reason::ALL) {
+        *label = reason.name();
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_in_one_process_do_not_collide_and_each_counts_on_its_own() {
+        let all: Vec<_> = (0..16).map(|_| Metrics::new().unwrap()).collect();
+        all[3].answered(Endpoint::Check, 200);
+        let count = |metrics: &Metrics| {
+            String::from_utf8(metrics.text().unwrap()).unwrap().contains(r#"weir_http_requests_total{endpoint="check",status="2xx"} 1"#)
+        };
+        assert!(count(&all[3]));
+        assert!(!count(&all[4]));
+    }
+
+    #[test]
+    fn endpoints_are_numbered_as_they_are_listed() {
+        for (index, endpoint) in Endpoint::ALL.into_iter().enumerate() {
+            assert_eq!(endpoint as usize, index);
+        }
+    }
+
+    #[test]
+    fn a_status_that_is_none_counts_nothing() {
+        let metrics = Metrics::new().unwrap();
+        metrics.answered(Endpoint::Other, 0);
+        metrics.answered(Endpoint::Other, 999);
     }
 }

@@ -1,7 +1,7 @@
-//! What operators see: logs and metrics.
+//! Logs and metrics.
 
-mod log;
+mod logs;
 mod metrics;
 
-pub use log::{LogFormat, start_logging};
-pub use metrics::Metrics;
+pub use logs::{LogFormat, init_logs};
+pub use metrics::{Endpoint, Metrics};

@@ -1,9 +1,12 @@
 //! What several test files share. Each uses a part of it.
 #![allow(dead_code, reason = "every test binary compiles all of it and uses a part")]
-#![allow(unreachable_pub, missing_docs, clippy::must_use_candidate, reason = "test code: names say it")]
+#![allow(missing_docs, clippy::must_use_candidate, reason = "test code: names say it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, reason = "some test binaries have this as a module of a module")]
 
 pub mod policy;
 pub mod random;
 pub mod redis;
+pub mod server;
 pub mod twin;
 pub mod vectors;

@@ -1,0 +1,68 @@
+//! What every request passes on its way in and out: request id, log span, count, CORS, and goodbye while draining.
+
+use actix_cors::Cors;
+use actix_web::Error;
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use tracing::{Instrument, debug, info_span};
+use uuid::Uuid;
+
+use super::{EXPOSED, Shared};
+use crate::telemetry::Endpoint;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest request id that is taken from a caller, bytes.
+const LONGEST_REQUEST_ID: usize = 128;
+/// How long a browser may remember a preflight, seconds.
+const PREFLIGHT_SECONDS: usize = 3_600;
+
+/// The outermost middleware.
+pub(crate) async fn edge<B: MessageBody + 'static>(
+    api: Shared,
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let id = request_id(request.headers());
+    let endpoint = Endpoint::of(request.path());
+    let span = info_span!("request", request_id = id.to_str().unwrap_or_default());
+    let mut response = async {
+        let response = next.call(request).await?;
+        debug!(endpoint = ?endpoint, status = response.status().as_u16(), "answered");
+        Ok::<_, Error>(response)
+    }
+    .instrument(span)
+    .await?;
+    api.metrics.answered(endpoint, response.status().as_u16());
+    response.headers_mut().insert(X_REQUEST_ID, id);
+    if api.is_draining() {
+        response.response_mut().head_mut().set_connection_type(actix_web::http::ConnectionType::Close);
+    }
+    Ok(response)
+}
+
+/// The caller's id when it is short and visible ASCII (it goes into logs), else a new one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let sane = |id: &&HeaderValue| (1..=LONGEST_REQUEST_ID).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic);
+    if let Some(id) = headers.get(X_REQUEST_ID).filter(sane) {
+        return id.clone();
+    }
+    let mut text = Uuid::encode_buffer();
+    let text = Uuid::new_v4().simple().encode_lower(&mut text);
+    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("none"))
+}
+
+/// Answers preflights, and lets pages on the given origins read answers of every status. Without origins there is no CORS.
+pub(crate) fn cors(origins: &[String]) -> Cors {
+    let cors = Cors::default()
+        .block_on_origin_mismatch(false)
+        .allowed_methods([Method::GET, Method::HEAD, Method::POST])
+        .allowed_headers([CONTENT_TYPE, X_REQUEST_ID])
+        .expose_headers(EXPOSED)
+        .max_age(PREFLIGHT_SECONDS);
+    origins
+        .iter()
+        .fold(cors, |cors, origin| if origin == "*" { cors.allow_any_origin().send_wildcard() } else { cors.allowed_origin(origin) })
+}

@@ -1,0 +1,10 @@
+//! The service over real TCP.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod answers;
+mod batch;
+mod hygiene;
+mod load;
+mod operating;
+#[path = "../support/mod.rs"]
+mod support;
