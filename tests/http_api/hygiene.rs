@@ -35,6 +35,20 @@ fn case_22_bytes_above_ascii_in_headers_harm_nobody() {
 }
 
 #[test]
+fn an_origin_that_is_none_harms_nobody_where_cors_is_on() {
+    let mut setup = Setup::default();
+    setup.settings.cors_origins = vec!["https://app.example".to_owned()];
+    let server = setup.start();
+    let mut raw = server.connect();
+    for origin in [&b"\xFF"[..], b"null", b"*", b"https://app.example, https://app.example", b""] {
+        let reply = raw.check([b"Origin: ", origin, b"\r\n"].concat(), "{}").unwrap();
+        assert!([200, 400].contains(&reply.status), "{origin:?}: {reply:?}");
+        assert_eq!(reply.header("access-control-allow-origin"), None, "{origin:?}");
+        assert!(reply.header("x-request-id").is_some(), "{origin:?}");
+    }
+}
+
+#[test]
 fn case_112_a_body_over_the_limit_is_413_announced_or_chunked() {
     let server = Setup::default().start();
     let long = "x".repeat(64 * 1024 + 1);
