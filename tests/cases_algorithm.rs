@@ -2,6 +2,7 @@
 //!
 //! `u(C, r, W, L)` is a policy with `bucket_capacity` C, `tokens_per_second` r, `window_seconds` W, `window_limit` L and a
 //! breaker that is always open, so that bucket and window both apply; `tb(C, r)` is the bucket alone.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Every vector through the Rust twin. (Through both stores: `store_contract.rs`.)
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! `limit.yaml`: what may be written ([`raw`]) is compiled into what may be relied on ([`Config`]), or into every mistake at once.
+//! `limit.yaml`: what may be written (`raw`) is compiled into what may be relied on ([`Config`]), or into every mistake at once.
 //!
 //! Start, reload and `weir check-config` share [`load`].
 

@@ -9,7 +9,7 @@ use super::{Micros, Policy, TOLERANCE, US, Units};
 /// What a bucket holds, and since when.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    /// Tokens at `refilled_at`; at least −[`TOLERANCE`], the debt that rounding left.
+    /// Tokens at `refilled_at`; at least −0.000001, the debt that rounding left.
     pub tokens: f64,
     /// When `tokens` was worked out, µs.
     pub refilled_at: Micros,

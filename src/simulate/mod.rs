@@ -1,8 +1,8 @@
 //! Replays of traces and access logs: who would have been refused, how often and why.
 //!
-//! A trace is read line by line ([`lines`]) and turned into [`Step`]s ([`trace`], [`access_log`]), which [`replay()`] puts to a store, one
+//! A trace is read line by line (`lines`) and turned into `Step`s (`trace`, `access_log`), which [`replay()`] puts to a store, one
 //! after the other and each at its own time. What is remembered does not grow with the length of the trace: a line is at most so
-//! long, the lines of an access log are sorted within a bounded buffer ([`order`]), the report counts a bounded number of users
+//! long, the lines of an access log are sorted within a bounded buffer (`order`), the report counts a bounded number of users
 //! one by one, and a store is bounded by itself.
 //!
 //! Nothing here opens files or prints: the command line does.

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::must_use_candidate, reason = "test code: names say it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "some test binaries have this as a module of a module")]
+#![allow(clippy::large_enum_variant, reason = "a handful of them, in tests")]
 
 pub mod policy;
 pub mod random;
