@@ -12,7 +12,7 @@ if cost > 0 then
   if moved then expires_at = least + spare end
   if wrong_type then call('UNLINK', token_key) end
   packed = struct.pack('<ddddd', second, load_current, load_previous, open_until, expires_at) .. packed_window
-  call('HSET', token_key, 'tokens', tokens, 'refilled_at', now, 'packed', packed)
+  call('HSET', token_key, 'tokens', tokens, 'refilled_at', now_text, 'packed', packed)
   if moved then call('PEXPIRE', token_key, format('%d', ceil((expires_at - now) / 1000))) end
 end
 

@@ -87,7 +87,7 @@ fn spread(users: u64) -> impl Fn(u64) -> Vec<u8> + Send + Sync + 'static {
 }
 
 fn serve(address: std::net::SocketAddr, store: Option<&Process>) -> Vec<String> {
-    let mut arguments: Vec<String> = ["serve", "--workers", "1", "--log", "warn", "--bind"].map(str::to_owned).to_vec();
+    let mut arguments: Vec<String> = ["serve", "--workers", "1", "--log-level", "warn", "--bind"].map(str::to_owned).to_vec();
     arguments.push(address.to_string());
     if let Some(store) = store {
         arguments.extend([

@@ -1,5 +1,8 @@
 //! What every request passes on its way in and out: request id, log span, count, CORS, and goodbye while draining.
 
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use actix_cors::Cors;
 use actix_web::Error;
 use actix_web::body::MessageBody;
@@ -43,15 +46,19 @@ pub(crate) async fn edge<B: MessageBody + 'static>(
     Ok(response)
 }
 
+/// Tells this process's ids from any other's. A counter does the rest: a random id each is a call into the kernel each, which was
+/// 4 % of the CPU of a decision.
+static PROCESS: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().simple().to_string());
+static COUNT: AtomicU64 = AtomicU64::new(1);
+
 /// The caller's id when it is short and visible ASCII (it goes into logs), else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let sane = |id: &&HeaderValue| (1..=LONGEST_REQUEST_ID).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic);
     if let Some(id) = headers.get(X_REQUEST_ID).filter(sane) {
         return id.clone();
     }
-    let mut text = Uuid::encode_buffer();
-    let text = Uuid::new_v4().simple().encode_lower(&mut text);
-    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("none"))
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    HeaderValue::try_from(format!("{}-{count:x}", *PROCESS)).unwrap_or(HeaderValue::from_static("none"))
 }
 
 /// Answers preflights, and lets pages on the given origins read answers of every status. Without origins there is no CORS.
