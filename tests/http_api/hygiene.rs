@@ -182,8 +182,11 @@ fn request_ids_are_taken_when_sane_and_made_otherwise() {
     let long = "x".repeat(129);
     for id in ["", "two words", &long] {
         let made = ask(id);
-        assert!(made != id && made.len() == 32 && made.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id:?} became {made:?}");
+        let (process, count) = made.split_once('-').expect("the process and a count");
+        let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(made != id && process.len() == 32 && is_hex(process) && is_hex(count), "{id:?} became {made:?}");
     }
+    assert_ne!(ask(""), ask(""));
 }
 
 /// A store that never says.

@@ -8,6 +8,7 @@ use weir::clock::{elapsed, monotonic};
 use weir::limit::Field;
 use weir::store::{Key, MemoryStore};
 
+use crate::support::redis::RedisServer;
 use crate::support::server::{Setup, TestServer, limits};
 
 /// Asks `per_connection` times on each of `connections`, all at once; how often each status came.
@@ -46,6 +47,26 @@ fn ten_thousand_at_once_from_64_connections_admit_exactly_the_window() {
     assert_eq!(store.window_entries(&key), 100);
 }
 
+/// The same through two processes on one Redis: one limit for all.
+#[test]
+fn ten_thousand_at_once_through_two_processes_admit_exactly_the_window() {
+    let redis = RedisServer::start();
+    let limits = [(Field::Algorithm, "sliding_window"), (Field::WindowLimit, "100"), (Field::WindowSeconds, "3600")];
+    let servers = [0, 1].map(|_| {
+        let mut setup = Setup::default().config(self::limits(&limits));
+        setup.store = std::sync::Arc::new(redis.store());
+        setup.start()
+    });
+    let answered = thread::scope(|scope| {
+        let halves = servers.each_ref().map(|server| scope.spawn(|| ask(server, 32, 157, |_, _| r#"{"user":"one"}"#.to_owned())));
+        halves.map(|half| half.join().expect("no panic"))
+    });
+    let admitted: u64 = answered.iter().flatten().filter(|(status, _)| *status == 200).map(|(_, count)| count).sum();
+    assert_eq!(admitted, 100, "{answered:?}");
+    let entries: u64 = redis::cmd("ZCARD").arg("ratelimit:window:{one}").query(&mut redis.connect()).expect("ZCARD");
+    assert_eq!(entries, 100);
+}
+
 #[test]
 fn case_77_the_number_of_workers_does_not_multiply_a_limit() {
     for workers in [1, 4, 16] {
@@ -56,10 +77,20 @@ fn case_77_the_number_of_workers_does_not_multiply_a_limit() {
 }
 
 #[test]
-fn a_hundred_users_with_a_thousand_requests_each_stay_within_their_bounds_and_none_is_lost() {
+fn on_memory_a_hundred_users_with_a_thousand_requests_each_stay_within_their_bounds_and_none_is_lost() {
+    a_hundred_users_with_a_thousand_requests_each(Setup::default());
+}
+
+#[test]
+fn on_redis_a_hundred_users_with_a_thousand_requests_each_stay_within_their_bounds_and_none_is_lost() {
+    let redis = RedisServer::start();
+    a_hundred_users_with_a_thousand_requests_each(Setup { store: std::sync::Arc::new(redis.store()), ..Setup::default() });
+}
+
+fn a_hundred_users_with_a_thousand_requests_each(setup: Setup) {
     let (capacity, rate) = (50_u64, 10_u64);
     let fields = [(Field::TokensPerSecond, "10"), (Field::BucketCapacity, "50"), (Field::Algorithm, "token_bucket")];
-    let server = Setup::default().config(limits(&fields)).start();
+    let server = setup.config(limits(&fields)).start();
     let begin = monotonic();
     let admitted: Vec<AtomicU64> = (0..100).map(|_| AtomicU64::new(0)).collect();
     let refused = AtomicU64::new(0);
