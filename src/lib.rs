@@ -23,6 +23,7 @@ pub mod http;
 pub mod identity;
 pub mod limit;
 pub mod limiter;
+pub mod overrides;
 pub mod server;
 pub mod simulate;
 pub mod store;

@@ -37,6 +37,40 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// The subject whose key holds `encoded` between the braces: the inverse of [`crate::store::Key::new`].
+    #[must_use]
+    pub fn from_encoded(encoded: &str) -> Option<Self> {
+        Some(match encoded.split_once(':') {
+            Some(("key", hash)) => Self::ApiKey(hash.into()),
+            Some(("ip", address)) => Self::Address(address.into()),
+            Some(("anon", "")) => Self::Anonymous,
+            Some(_) => return None,
+            None => Self::user(&percent_decoded(encoded)?).ok()?,
+        })
+    }
+
+    /// The subject as [`fmt::Display`] writes it when it is no user: `key:…`, `ip:…`, `anon:`.
+    #[must_use]
+    pub fn from_reserved(text: &str) -> Option<Self> {
+        if text.contains(':') { Self::from_encoded(text) } else { None }
+    }
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
 /// As in answers and logs: the id of a user as it came, others with the prefix of their kind.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

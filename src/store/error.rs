@@ -15,13 +15,16 @@ pub enum ErrorKind {
     Unavailable,
     /// The server refused the credentials or the command.
     Denied,
+    /// The key holds another type than it should.
+    WrongType,
     /// The server answered with something that is no answer to this.
     Unexpected,
 }
 
 impl ErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [Self::Full, Self::Timeout, Self::Connection, Self::Unavailable, Self::Denied, Self::Unexpected];
+    pub const ALL: [Self; 7] =
+        [Self::Full, Self::Timeout, Self::Connection, Self::Unavailable, Self::Denied, Self::WrongType, Self::Unexpected];
 
     /// The word for it in logs and labels.
     #[must_use]
@@ -32,6 +35,7 @@ impl ErrorKind {
             Self::Connection => "connection",
             Self::Unavailable => "unavailable",
             Self::Denied => "denied",
+            Self::WrongType => "wrong_type",
             Self::Unexpected => "unexpected",
         }
     }

@@ -11,6 +11,7 @@ mod redis;
 
 use async_trait::async_trait;
 
+pub(crate) use self::redis::{RedisConnection, RedisPool};
 pub use self::redis::{RedisOptions, RedisStore};
 pub use error::{ErrorKind, StoreError};
 pub use key::Key;

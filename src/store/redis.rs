@@ -11,7 +11,7 @@ mod script;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -21,8 +21,10 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Value};
 use super::{Ask, ErrorKind, Key, Store, StoreError};
 use crate::clock::unix_micros;
 use crate::limit::{Decision, Policy, without_state};
+use crate::overrides::RedisOverrides;
 use error::store_error;
 use lane::Lane;
+pub(crate) use pool::{Connection as RedisConnection, RedisPool};
 use script::Script;
 
 /// How to reach Redis.
@@ -50,8 +52,7 @@ pub struct RedisStore {
     script: Script,
     lanes: RwLock<HashMap<ThreadId, Arc<Lane>>>,
     deadline: Duration,
-    /// Made by the first who needs it: a pool needs a runtime around it.
-    pool: OnceLock<pool::Pool>,
+    pool: Arc<RedisPool>,
     corrupt_states: AtomicU64,
 }
 
@@ -64,6 +65,7 @@ impl RedisStore {
         let RedisOptions { url, prefix, deadline } = options;
         let client = Client::open(url).map_err(|error| StoreError::not_run(ErrorKind::Denied, format!("bad url: {error}")))?;
         let connection = AsyncConnectionConfig::new().set_connection_timeout(Some(deadline)).set_response_timeout(Some(deadline));
+        let pool = Arc::new(RedisPool::new(client.clone(), connection.clone(), deadline));
         Ok(Self {
             client,
             connection,
@@ -71,7 +73,7 @@ impl RedisStore {
             deadline,
             script: Script::new(),
             lanes: RwLock::default(),
-            pool: OnceLock::new(),
+            pool,
             corrupt_states: AtomicU64::new(0),
         })
     }
@@ -80,6 +82,12 @@ impl RedisStore {
     #[must_use]
     pub fn state_keys(&self, key: &Key, policy: &Policy) -> Vec<String> {
         script::state_keys(&self.prefix, key, policy)
+    }
+
+    /// The overrides that are kept beside the state.
+    #[must_use]
+    pub fn overrides(&self) -> RedisOverrides {
+        RedisOverrides::new(Arc::clone(&self.pool), self.client.clone(), &self.prefix)
     }
 
     /// How many decisions met stored state that was none of theirs (rubbish, a wrong type), and replaced it.
@@ -113,8 +121,7 @@ impl RedisStore {
 
     /// One command on the pool.
     async fn pooled<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        let pool = self.pool.get_or_init(|| pool::open(self.client.clone(), self.connection.clone(), self.deadline));
-        pool::query(pool, command).await
+        self.pool.query(command).await
     }
 
     /// The connection of this thread.

@@ -33,6 +33,7 @@ fn by_code(error: &RedisError) -> StoreError {
         // Out of memory is said before the first write of a script.
         Some("BUSY" | "OOM" | "MISCONF" | "NOREPLICAS" | "UNBLOCKED") => StoreError::not_run(ErrorKind::Unavailable, error),
         Some("NOAUTH" | "WRONGPASS") => StoreError::not_run(ErrorKind::Denied, error),
+        Some("WRONGTYPE") => StoreError::not_run(ErrorKind::WrongType, error),
         _ => StoreError::new(ErrorKind::Unexpected, error),
     }
 }
