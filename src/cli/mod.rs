@@ -58,7 +58,7 @@ impl Failure {
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(args) => serve::run(args),
-        Command::CheckConfig(args) => check_config::run(args),
+        Command::CheckConfig(args) => check_config::run(&args),
         Command::Simulate(args) => simulate::run(args),
     };
     match done {

@@ -1,38 +1,28 @@
-//! `limit.yaml`: what may be written, checked into what may be relied on.
+//! `limit.yaml`: what may be written (`raw`) is compiled into what may be relied on ([`Config`]), or into every mistake at once.
+//!
+//! Start, reload and `weir check-config` share [`load()`], so a file that one of them takes is taken by all. Everything in the
+//! file is hot: there is no value that is "changed but not applied". What is fixed for the life of a process is a flag.
+//!
+//! - [`Config`] and its parts: the checked file. Pure.
+//! - [`layers`]: which value wins, and where it comes from. Pure.
+//! - [`load()`]: from a path to a [`Loaded`] or a [`LoadError`] with all mistakes.
+//! - [`watch`]: puts a changed file in force.
+//! - [`schema()`]: the file's JSON Schema, for editors.
 
-use std::collections::BTreeMap;
+mod compile;
+mod json;
+pub mod layers;
+mod load;
+mod model;
+mod pattern;
+mod raw;
+mod schema;
+pub mod watch;
 
-use crate::limit::{Part, Policy, Problem};
-
-/// A checked `limit.yaml`. Every policy that can be put together from its layers alone is known to compile.
-#[derive(Debug, Clone, Default)]
-pub struct Config {
-    /// The layer above the built-in values.
-    pub defaults: Part,
-    /// Layers for users of a tier.
-    pub tiers: BTreeMap<Box<str>, Tier>,
-}
-
-/// The layer of a tier.
-#[derive(Debug, Clone, Default)]
-pub struct Tier {
-    /// In general.
-    pub part: Part,
-}
-
-impl Config {
-    /// The policy of a subject with this tier and these layers of its own, weakest first.
-    ///
-    /// # Errors
-    /// When the layers do not fit together.
-    pub fn policy(&self, tier: Option<&str>, own: &[&Part]) -> Result<Policy, Vec<Problem>> {
-        let mut merged = self.defaults.clone();
-        if let Some(tier) = tier.and_then(|name| self.tiers.get(name)) {
-            merged.lay_over(&tier.part);
-        }
-        for part in own {
-            merged.lay_over(part);
-        }
-        Policy::compile(&merged)
-    }
-}
+pub use json::part_from_json;
+pub use layers::{Layers, Overrides, Own, Source, Who};
+pub use load::{LoadCause, LoadError, Loaded, load};
+pub use model::{Anonymous, Config, Identity, OnFailure, Route, StoreSettings, Tier};
+pub use pattern::Pattern;
+pub use raw::Mistake;
+pub use schema::schema;
