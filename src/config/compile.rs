@@ -10,7 +10,8 @@ mod routes;
 use std::collections::BTreeMap;
 
 use super::model::{Anonymous, Config, OnFailure, StoreSettings, Tier};
-use super::raw::{Entry, Fields, Mistake, Mistakes, Node, Place, Placed, Reader, parse};
+use super::raw::{Entry, Fields, Mistake, Mistakes, Node, Place, Placed, Reader, Value, parse};
+use crate::limit::Field;
 use routes::RawRoute;
 
 /// More tiers than this are users, and belong into overrides. (Tiers times routes bounds the combinations, and the labels.)
@@ -106,6 +107,11 @@ impl Compiler {
         };
         let tier = |entry: &'a Entry| {
             let path = fields.path(&entry.key);
+            if Field::from_name(&entry.key).is_some() && !matches!(entry.node.value, Value::Map(_)) {
+                let hint = format!("the name of a tier stands between tiers and {}", entry.key);
+                self.reader.note(entry.place, &path, "unknown key", Some(hint));
+                return None;
+            }
             let mut own = self.reader.map(&entry.node, &path)?;
             let routes = own.take("routes").map(|entry| self.tier_routes(&entry.node, &own.path("routes")));
             let part = self.reader.part(&mut own);

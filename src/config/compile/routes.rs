@@ -2,7 +2,7 @@
 
 use super::super::model::{OnFailure, Route};
 use super::super::pattern::Pattern;
-use super::super::raw::{Node, Place, Placed};
+use super::super::raw::{Node, Place, Placed, Value};
 use super::{Compiler, MOST_ROUTES};
 use crate::limit::{MAX_COST, Units};
 
@@ -102,19 +102,18 @@ impl Compiler {
 
     fn route_name<'a>(&mut self, node: &'a Node, path: &str) -> Option<&'a str> {
         let name = self.reader.text(node, path, "a name")?;
-        let quoted = matches!(node.value, super::super::raw::Value::Quoted(_));
+        let quoted = matches!(node.value, Value::Quoted(_));
         self.reader.is_name(name, quoted, node.place, path).then_some(name)
     }
 
     fn cost(&mut self, node: &Node, path: &str) -> Units {
-        let before = self.reader.mistakes.count();
         let most = u32::try_from(MAX_COST).unwrap_or(u32::MAX);
-        let cost = self.reader.whole(node, path, 0, most).unwrap_or(1);
-        if cost == 0 && self.reader.mistakes.count() == before {
+        if matches!(&node.value, Value::Plain(text) if text == "0") {
             let hint = "a route that costs nothing is one with limits: {mode: bypass}";
             self.reader.note(node.place, path, format!("0 is not a whole number from 1 to {most}"), Some(hint.to_owned()));
+            return 1;
         }
-        Units::from(cost)
+        self.reader.whole(node, path, 1, most).map_or(1, Units::from)
     }
 
     fn matching<'a>(&mut self, node: &'a Node, path: &str, route: &mut RawRoute<'a>) {

@@ -2,14 +2,14 @@
 
 use super::tree::Value;
 
-/// A plain decimal: digits, perhaps a sign and a fraction; no exponent, no leading zero, no underscore, no other base.
+/// A plain decimal that a double can hold: digits, perhaps a sign and a fraction; no exponent, no leading zero, no underscore, no other base.
 pub(super) fn decimal(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').map_or((unsigned, None), |(whole, fraction)| (whole, Some(fraction)));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let well_formed = digits(whole) && (whole == "0" || !whole.starts_with('0')) && fraction.is_none_or(digits);
     // Adding 0 makes -0 the 0 that it equals.
-    if well_formed { text.parse().ok().map(|number: f64| number + 0.0) } else { None }
+    if well_formed { text.parse().ok().map(|number: f64| number + 0.0).filter(|number| number.is_finite()) } else { None }
 }
 
 /// Nothing, in one of YAML's spellings.

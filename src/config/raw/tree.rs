@@ -2,6 +2,7 @@
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 
+use super::scalar::is_null;
 use super::{Mistake, Mistakes};
 
 /// No limit file nests deeper.
@@ -85,7 +86,11 @@ pub(in crate::config) fn parse(text: &str, mistakes: &mut Mistakes) -> Result<No
         }
         _ => return Err(empty()),
     };
-    if matches!(&root.value, Value::Plain(text) if text.is_empty()) {
+    let says_nothing = match &root.value {
+        Value::Map(entries) => entries.is_empty(),
+        value => is_null(value),
+    };
+    if says_nothing && builder.mistakes.count() == 0 {
         return Err(empty());
     }
     while let (event, span) = builder.next()?
