@@ -1,4 +1,5 @@
 //! `limit.yaml`: what is taken, what is refused and with which words, and which value wins.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "config/hostile.rs"]
 mod hostile;
@@ -129,20 +130,30 @@ fn a_tiers_part_for_a_route_may_mend_what_the_route_alone_would_break() {
 #[test]
 fn what_an_operator_would_not_expect_is_a_warning_at_its_place() {
     let below = |whom: &str| {
-        format!("window_limit 200 is below tokens_per_second x window_seconds = 600: while the breaker is open a user gets less than a calm one is promised{whom}")
+        format!(
+            "window_limit 200 is below tokens_per_second x window_seconds = 600: while the breaker is open a user gets less than a calm one is promised{whom}"
+        )
     };
-    assert_eq!(warnings("defaults: {tokens_per_second: 10, window_limit: 200}\ntiers: {gold: {mode: shadow}}\n"), [format!(
-        "1:11: defaults: {}",
-        below("")
-    )]);
-    assert_eq!(warnings("defaults: {window_limit: 200}\ntiers:\n  gold: {tokens_per_second: 10}\n"), [format!("3:9: tiers.gold: {}", below(""))]);
-    assert_eq!(warnings("tiers:\n  gold: {tokens_per_second: 10}\nroutes:\n  - {name: s, match: {path: /s}, limits: {window_limit: 200}}\n"), [
-        format!("4:42: routes[0].limits: {}", below(" (for users of tier gold)"))
-    ]);
-    assert_eq!(warnings("identity: {trusted_peers: [0.0.0.0/0]}\n"), ["1:28: identity.trusted_peers[0]: 0.0.0.0/0: everybody may say who the user is"]);
-    assert_eq!(warnings("routes:\n  - {name: dear, match: {path: /d}, cost: 101}\n"), [
-        "2:43: routes[0].cost: a request that costs 101 can never be admitted: it is above the limits of its route"
-    ]);
+    assert_eq!(
+        warnings("defaults: {tokens_per_second: 10, window_limit: 200}\ntiers: {gold: {mode: shadow}}\n"),
+        [format!("1:11: defaults: {}", below(""))]
+    );
+    assert_eq!(
+        warnings("defaults: {window_limit: 200}\ntiers:\n  gold: {tokens_per_second: 10}\n"),
+        [format!("3:9: tiers.gold: {}", below(""))]
+    );
+    assert_eq!(
+        warnings("tiers:\n  gold: {tokens_per_second: 10}\nroutes:\n  - {name: s, match: {path: /s}, limits: {window_limit: 200}}\n"),
+        [format!("4:42: routes[0].limits: {}", below(" (for users of tier gold)"))]
+    );
+    assert_eq!(
+        warnings("identity: {trusted_peers: [0.0.0.0/0]}\n"),
+        ["1:28: identity.trusted_peers[0]: 0.0.0.0/0: everybody may say who the user is"]
+    );
+    assert_eq!(
+        warnings("routes:\n  - {name: dear, match: {path: /d}, cost: 101}\n"),
+        ["2:43: routes[0].cost: a request that costs 101 can never be admitted: it is above the limits of its route"]
+    );
     let routes = "routes:\n  - {name: all, match: {path: /a/*}}\n  - {name: one, match: {path: /a/b, methods: [GET]}}\n";
     assert_eq!(warnings(routes), ["3:5: routes[1]: never reached: the route all in line 2 takes all of its requests"]);
 }

@@ -2,7 +2,8 @@
 //!
 //! Each test has a folder and a watcher of its own, so they run side by side. What is awaited has a deadline with slack for a
 //! loaded machine; the promise itself is 2 s, and each test prints the longest it had to wait.
-
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the longest wait is a figure worth seeing")]
 #![cfg(unix)]
 
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +22,7 @@ use weir::limit::Field;
 /// Far more than the promise: for machines that are busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Long enough for anything that will happen to have happened.
-const QUIET: Duration = Duration::from_millis(2_000);
+const QUIET: Duration = Duration::from_secs(2);
 
 /// A file in a folder of its own, and its watcher.
 struct Watched {
@@ -101,13 +102,13 @@ impl Watched {
 
     /// Ten saves: each comes into force, and nothing else happens.
     #[track_caller]
-    fn ten_saves(mut self, save: impl Fn(&Path, u64)) {
+    fn ten_saves(mut self, style: &str, save: impl Fn(&Path, u64)) {
         for capacity in 6..16 {
             save(&self.path, capacity);
             self.applies(capacity);
         }
         self.is_quiet();
-        println!("longest wait: {:?}", self.longest);
+        println!("{style}: in force after {:?} at most", self.longest);
     }
 }
 
@@ -123,59 +124,61 @@ fn rename_over(path: &Path, text: &str) {
     fs::rename(&beside, path).expect("renamed");
 }
 
-#[test]
-fn case_80_ten_saves_in_place_are_each_in_force_once() {
-    Watched::new().ten_saves(|path, capacity| write_over(path, &text(capacity)));
+fn moved_away_and_written(path: &Path, text: &str) {
+    fs::rename(path, path.with_extension("bak")).expect("moved away");
+    fs::write(path, text).expect("written");
 }
 
-#[test]
-fn case_80_ten_saves_by_rename_are_each_in_force_once() {
-    Watched::new().ten_saves(|path, capacity| rename_over(path, &text(capacity)));
+fn deleted_and_created(path: &Path, text: &str) {
+    fs::remove_file(path).expect("removed");
+    pause(Duration::from_millis(300));
+    fs::write(path, text).expect("written");
 }
 
-#[test]
-fn case_80_ten_saves_that_move_the_old_file_away_are_each_in_force_once() {
-    Watched::new().ten_saves(|path, capacity| {
-        fs::rename(path, path.with_extension("bak")).expect("moved away");
-        fs::write(path, text(capacity)).expect("written");
-    });
+/// `sed -i` writes beside the file and renames: here with the capacities put in.
+fn edited_by_sed(path: &Path, text: &str) {
+    let numbers: Vec<_> = text.lines().filter_map(|line| line.split_once("bucket_capacity: ")).map(|(_, number)| number).collect();
+    let script = format!("2s/[0-9]*$/{}/; $s/[0-9]*$/{}/", numbers[0], numbers[1]);
+    assert!(Command::new("sed").arg("-i").arg(script).arg(path).status().expect("sed runs").success());
 }
 
-#[test]
-fn case_80_ten_saves_that_delete_and_create_are_each_in_force_once() {
-    Watched::new().ten_saves(|path, capacity| {
-        fs::remove_file(path).expect("removed");
-        pause(Duration::from_millis(300));
-        fs::write(path, text(capacity)).expect("written");
-    });
+fn edited_twice(path: &Path, text: &str) {
+    write_over(path, &text.replace("bucket_capacity", "tokens_per_second"));
+    pause(Duration::from_millis(100));
+    rename_over(path, text);
 }
 
-#[test]
-fn case_80_ten_saves_by_sed_are_each_in_force_once() {
-    Watched::new().ten_saves(|path, capacity| {
-        // Once for the default, once for the tier: `sed -i` writes beside the file and renames.
-        let command = format!("s/bucket_capacity: 1.../bucket_capacity: {}/; s/^  bucket_capacity: [0-9]*$/  bucket_capacity: {capacity}/", capacity + 1_000);
-        assert!(Command::new("sed").arg("-i").arg(command).arg(path).status().expect("sed runs").success());
-    });
+/// Clocks and backups step back: the date says nothing.
+fn renamed_over_with_an_old_date(path: &Path, text: &str) {
+    let beside = path.with_extension("tmp");
+    fs::write(&beside, text).expect("written");
+    let date = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000 - text.len() as u64);
+    File::options().write(true).open(&beside).and_then(|file| file.set_modified(date)).expect("dated");
+    fs::rename(&beside, path).expect("renamed");
 }
 
-#[test]
-fn two_quick_edits_end_in_the_second_alone() {
-    Watched::new().ten_saves(|path, capacity| {
-        write_over(path, &text(capacity + 100));
-        pause(Duration::from_millis(100));
-        rename_over(path, &text(capacity));
-    });
-}
+/// Saves this text at this path.
+type Save = fn(&Path, &str);
 
 #[test]
-fn an_old_date_is_no_reason_to_pass_a_change_over() {
-    Watched::new().ten_saves(|path, capacity| {
-        let beside = path.with_extension("tmp");
-        fs::write(&beside, text(capacity)).expect("written");
-        let date = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000 - capacity);
-        File::options().write(true).open(&beside).and_then(|file| file.set_modified(date)).expect("dated");
-        fs::rename(&beside, path).expect("renamed");
+fn case_80_ten_saves_in_each_style_are_each_in_force_once() {
+    let styles: [(&str, Save); 7] = [
+        ("in place", write_over),
+        ("rename over", rename_over),
+        ("old file moved away", moved_away_and_written),
+        ("delete, 300 ms, create", deleted_and_created),
+        ("sed -i", edited_by_sed),
+        ("two quick edits", edited_twice),
+        ("rename over, old date", renamed_over_with_an_old_date),
+    ];
+    // Side by side: they mostly wait. A thread's name stands in its panic.
+    std::thread::scope(|scope| {
+        for (style, save) in styles {
+            let thread = std::thread::Builder::new().name(style.to_owned());
+            thread
+                .spawn_scoped(scope, move || Watched::new().ten_saves(style, |path, capacity| save(path, &text(capacity))))
+                .expect("a thread");
+        }
     });
 }
 
@@ -215,7 +218,7 @@ fn a_change_behind_a_link_into_another_folder_is_in_force_once() {
         symlink(&real, folder.join("limit.yaml")).expect("a link");
         folder.join("limit.yaml")
     });
-    watched.ten_saves(|_, capacity| rename_over(&real, &text(capacity)));
+    watched.ten_saves("behind a link", |_, capacity| rename_over(&real, &text(capacity)));
 }
 
 /// Case 82: where the name leads to the old inode for ever, nothing can be seen; but nothing breaks either. (A hard link that stays
@@ -411,7 +414,9 @@ fn a_change_between_the_load_and_the_watch_is_found() {
     let (sender, outcomes) = channel();
     let _watcher = spawn(&loaded, move |outcome| drop(sender.send(outcome))).expect("a watcher");
     match outcomes.recv_timeout(DEADLINE) {
-        Ok(ReloadOutcome::Applied(loaded)) => assert_eq!(loaded.config.defaults.get(Field::BucketCapacity).and_then(weir::limit::Value::number), Some(6.0)),
+        Ok(ReloadOutcome::Applied(loaded)) => {
+            assert_eq!(loaded.config.defaults.get(Field::BucketCapacity).and_then(weir::limit::Value::number), Some(6.0));
+        }
         other => panic!("{other:?}"),
     }
 }

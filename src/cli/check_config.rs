@@ -23,13 +23,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    match &args.file {
-        Some(file) => check(file),
-        None => {
-            print(&format!("{:#}", config::schema()));
-            Ok(())
-        }
+    if let Some(file) = &args.file {
+        return check(file);
     }
+    print(&format!("{:#}", config::schema()));
+    Ok(())
 }
 
 #[expect(clippy::print_stderr, reason = "what is wrong is for a person")]

@@ -152,7 +152,7 @@ impl Compiler {
         }
         if let Some(entry) = fields.take("per_address") {
             sections.per_address = self.reader.part_at(&entry.node, "anonymous.per_address").map(|mut placed| {
-                placed.part = Anonymous::per_address(placed.part);
+                placed.part = Anonymous::per_address(&placed.part);
                 placed
             });
         }

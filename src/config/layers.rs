@@ -95,11 +95,14 @@ impl Config {
             Who::SharedAnonymous | Who::Address => None,
         };
         layers.put(Source::Tier, tier.map(|tier| &tier.part));
-        layers.put(Source::Anonymous, match who {
-            Who::User { .. } => None,
-            Who::SharedAnonymous => self.anonymous.shared.as_ref(),
-            Who::Address => Some(&self.anonymous.per_address),
-        });
+        layers.put(
+            Source::Anonymous,
+            match who {
+                Who::User { .. } => None,
+                Who::SharedAnonymous => self.anonymous.shared.as_ref(),
+                Who::Address => Some(&self.anonymous.per_address),
+            },
+        );
         let Some((route, limits)) = route.and_then(|route| Some((route, route.limits.as_ref()?))) else {
             layers.put_own(overrides.general);
             return layers;

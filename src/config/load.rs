@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::raw::{MOST_BYTES, Mistake};
 use super::Config;
+use super::raw::{MOST_BYTES, Mistake};
 
 /// A file that was read and is right.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,9 +106,9 @@ pub(super) fn content_hash(bytes: &[u8]) -> String {
 
 fn not_utf8(bytes: &[u8], valid: usize) -> Mistake {
     let before = &bytes[..valid];
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+    let line = before.split(|byte| *byte == b'\n').count();
+    let last = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    let column = String::from_utf8_lossy(last).chars().count() + 1;
     let hint = Some("save the file as UTF-8".to_owned());
     Mistake { line, column, path: String::new(), message: "not UTF-8".to_owned(), hint }
 }

@@ -118,17 +118,17 @@ impl OnFailure {
 
 impl Default for Anonymous {
     fn default() -> Self {
-        Self { shared: None, per_address: Self::per_address(Part::default()) }
+        Self { shared: None, per_address: Self::per_address(&Part::default()) }
     }
 }
 
 impl Anonymous {
     /// The layer for addresses that says what `written` does, and the algorithm if that does not.
-    pub(super) fn per_address(written: Part) -> Part {
+    pub(super) fn per_address(written: &Part) -> Part {
         let mut part = Part::default();
         // The word is one of the field's own; a test holds that it is taken.
         let _ = part.set_word(Field::Algorithm, "sliding_window");
-        part.lay_over(&written);
+        part.lay_over(written);
         part
     }
 }

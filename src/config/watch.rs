@@ -39,7 +39,7 @@ const TICK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub enum ReloadOutcome {
     /// Another content, without a mistake: this holds from now on. Exactly one for each content that comes into force.
-    Applied(Loaded),
+    Applied(Box<Loaded>),
     /// The file cannot be used; what was in force stays so. One for each distinct content, or way to be unreadable.
     Failed(LoadError),
     /// The file says what is in force already: after a failure, or because somebody asked with [`Watcher::reload_now`].
@@ -125,7 +125,7 @@ fn run(path: &Path, mut settling: Settling, shared: &Arc<Shared>, woken: &Receiv
             Step::Take => Some(match load::compile(path, content) {
                 Ok(loaded) => {
                     settling.applied(loaded.content_hash.clone());
-                    ReloadOutcome::Applied(loaded)
+                    ReloadOutcome::Applied(Box::new(loaded))
                 }
                 Err(error) => {
                     settling.failed();

@@ -32,8 +32,14 @@ fn file(set: u32) -> Config {
 /// Case 100: one order, shown by every combination of seven layers, on a route with limits of its own and elsewhere.
 #[test]
 fn the_strongest_layer_that_sets_a_value_wins_and_is_its_source() {
-    const ON_ROUTE: [(u32, Source); 6] =
-        [(0, Source::Defaults), (1, Source::Tier), (2, Source::Route), (3, Source::TierOnRoute), (6, Source::Override), (7, Source::Temporary)];
+    const ON_ROUTE: [(u32, Source); 6] = [
+        (0, Source::Defaults),
+        (1, Source::Tier),
+        (2, Source::Route),
+        (3, Source::TierOnRoute),
+        (6, Source::Override),
+        (7, Source::Temporary),
+    ];
     const ELSEWHERE: [(u32, Source); 4] = [(0, Source::Defaults), (1, Source::Tier), (4, Source::Override), (5, Source::Temporary)];
     for set in 0_u32..256 {
         let config = file(set);

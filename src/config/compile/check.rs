@@ -53,7 +53,8 @@ impl Compiler {
                 }
             }
             Err(problems) => {
-                let old: Vec<Field> = noted.iter().filter_map(|noted| noted.as_ref().err()).flatten().map(|problem| problem.field).collect();
+                let old: Vec<Field> =
+                    noted.iter().filter_map(|noted| noted.as_ref().err()).flatten().map(|problem| problem.field).collect();
                 for problem in problems.into_iter().filter(|problem| !old.contains(&problem.field)) {
                     let (place, culprit) = blame(below, last, problem.field);
                     let subject = if culprit == problem.field { String::new() } else { format!("{} ", problem.field) };
@@ -87,7 +88,12 @@ impl Compiler {
                 }
                 Some(route) if route.limits.is_none() => {
                     let hint = format!("give the route limits of its own (limits: {{}} inherits all) at line {}", route.place.line);
-                    self.reader.note(part.place, &part.path, "the route has no limits of its own, so these would apply to nothing", Some(hint));
+                    self.reader.note(
+                        part.place,
+                        &part.path,
+                        "the route has no limits of its own, so these would apply to nothing",
+                        Some(hint),
+                    );
                 }
                 Some(_) => {}
             }
@@ -123,7 +129,8 @@ fn blame(below: &[&Placed], last: &Placed, field: Field) -> (Place, Field) {
     let cures = |candidate: &Field| {
         let mut without = last.part.clone();
         without.unset(*candidate);
-        last.part.get(*candidate).is_some() && !policy(below, Some(&without)).is_err_and(|left| left.iter().any(|problem| problem.field == field))
+        last.part.get(*candidate).is_some()
+            && !policy(below, Some(&without)).is_err_and(|left| left.iter().any(|problem| problem.field == field))
     };
     let culprit = [field].into_iter().chain(Field::ALL).find(cures).unwrap_or(field);
     (last.place_of(culprit), culprit)

@@ -209,7 +209,8 @@ impl Reader {
     pub(in crate::config) fn is_name(&mut self, text: &str, quoted: bool, place: Place, path: &str) -> bool {
         let bytes = text.as_bytes();
         let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let fits = bytes.len() <= 64 && bytes.first().is_some_and(plain) && bytes.iter().all(|byte| plain(byte) || matches!(byte, b'_' | b'-'));
+        let fits =
+            bytes.len() <= 64 && bytes.first().is_some_and(plain) && bytes.iter().all(|byte| plain(byte) || matches!(byte, b'_' | b'-'));
         if !fits {
             let hint = "a name has 1 to 64 of a-z 0-9 _ -, and begins with a letter or digit".to_owned();
             self.note(place, path, format!("{} is not a name", shown(text)), Some(hint));

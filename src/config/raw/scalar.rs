@@ -71,7 +71,10 @@ mod tests {
         for (text, number) in [("12", 12.0), ("0.5", 0.5), ("0", 0.0), ("-3", -3.0), ("1000000000", 1e9), ("0.000001", 0.000_001)] {
             assert_eq!(decimal(text), Some(number), "{text}");
         }
-        for text in ["", "-", ".", "1.", ".5", "+1", "012", "00", "1_000", "1e3", "1E3", "0x10", "0o17", ".inf", "-.inf", ".nan", "inf", "NaN", "١", "1,5", "1 0"] {
+        for text in [
+            "", "-", ".", "1.", ".5", "+1", "012", "00", "1_000", "1e3", "1E3", "0x10", "0o17", ".inf", "-.inf", ".nan", "inf", "NaN", "١",
+            "1,5", "1 0",
+        ] {
             assert_eq!(decimal(text), None, "{text}");
         }
         assert!(decimal("-0").is_some_and(f64::is_sign_positive));

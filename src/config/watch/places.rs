@@ -23,9 +23,7 @@ pub(super) struct Stamp {
 
 /// The stamp of what `path` leads to; that of nothing if there is nothing.
 pub(super) fn stamp(path: &Path) -> Stamp {
-    fs::metadata(path)
-        .map(|found| Stamp { node: node(&found), bytes: found.len(), modified: found.modified().ok() })
-        .unwrap_or_default()
+    fs::metadata(path).map(|found| Stamp { node: node(&found), bytes: found.len(), modified: found.modified().ok() }).unwrap_or_default()
 }
 
 #[cfg(unix)]

@@ -157,7 +157,12 @@ mod tests {
     #[test]
     fn the_same_bytes_written_anew_settle_anew() {
         let again = Seen::Content { hash: "new".to_owned(), stamp: Stamp { bytes: 1, ..Stamp::default() } };
-        check(&[(0, file("new"), Step::Nothing), (600, again.clone(), Step::Nothing), (700, again.clone(), Step::Nothing), (1_300, again, Step::Take)]);
+        check(&[
+            (0, file("new"), Step::Nothing),
+            (600, again.clone(), Step::Nothing),
+            (700, again.clone(), Step::Nothing),
+            (1_300, again, Step::Take),
+        ]);
     }
 
     #[test]
