@@ -16,7 +16,10 @@ pub fn part_from_json(map: &Map<String, Value>) -> Result<Part, String> {
         let set = match value {
             Value::String(word) => part.set_word(field, word),
             Value::Number(number) => part.set_number(field, number.as_f64().unwrap_or(f64::NAN)),
-            _ => return Err(format!("{field}: expected {}", field.kind())),
+            other => {
+                let shown: String = other.to_string().chars().take(40).collect();
+                return Err(format!("{field}: {shown} is not {}", field.kind()));
+            }
         };
         set.map_err(|problem| problem.to_string())?;
     }
