@@ -1,16 +1,22 @@
-//! The one path that every door uses: subject, policy, store, decision.
+//! The one path that every door uses: who, which route, which policy, store, decision; and what is answered when the store cannot say.
+
+mod anonymous;
+mod fallback;
+mod snapshot;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use futures_util::{StreamExt, stream};
 
-use crate::clock;
-use crate::config::Config;
+use crate::clock::{Clock, SystemClock, elapsed, monotonic};
+use crate::config::{Config, OnFailure};
 use crate::identity::Subject;
-use crate::limit::{Decision, Policy, Units};
+use crate::limit::{Decision, Policy, Reason, Units};
 use crate::store::{Ask, Key, Store, StoreError};
 use crate::telemetry::Metrics;
+use fallback::Fallback;
+use snapshot::{Place, Snapshot};
 
 /// How many questions of one batch wait for the store at a time.
 const BATCH_IN_FLIGHT: usize = 64;
@@ -18,10 +24,14 @@ const BATCH_IN_FLIGHT: usize = 64;
 /// What a door asks.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Who asks.
+    /// Who asks; an address is an anonymous client.
     pub subject: Subject,
-    /// What it takes; 0 asks without taking.
-    pub cost: Units,
+    /// What is asked for, to find its route: the path, as it stands.
+    pub path: Option<Box<str>>,
+    /// How, in capitals.
+    pub method: Option<Box<str>>,
+    /// What it takes; 0 asks without taking; nothing is what the route costs.
+    pub cost: Option<Units>,
 }
 
 /// What a door is told. Headers and bodies are functions of this alone.
@@ -33,40 +43,52 @@ pub struct Answer {
     pub policy: Arc<Policy>,
     /// The decision.
     pub decision: Decision,
+    /// The route that the request is on.
+    pub route: Option<Box<str>>,
+    /// What decided in place of a store that could not say.
+    pub degraded: Option<OnFailure>,
 }
 
 /// Decides for all doors. One per process, shared by all workers.
 pub struct Limiter {
     snapshot: ArcSwap<Snapshot>,
     store: Arc<dyn Store>,
+    fallback: Fallback,
+    clock: Arc<dyn Clock>,
     metrics: Option<Arc<Metrics>>,
-}
-
-/// A config with what is worked out from it once.
-struct Snapshot {
-    config: Config,
-    default_policy: Arc<Policy>,
-}
-
-impl Snapshot {
-    fn new(config: Config) -> Self {
-        // Config::compile has shown that the defaults compile; the built-in policy is what is left if that were ever untrue.
-        let default_policy = Arc::new(config.policy(None, &[]).unwrap_or_default());
-        Self { config, default_policy }
-    }
 }
 
 impl Limiter {
     /// A limiter with these limits on this store.
     #[must_use]
     pub fn new(config: Config, store: Arc<dyn Store>) -> Self {
-        Self { snapshot: ArcSwap::from_pointee(Snapshot::new(config)), store, metrics: None }
+        Self {
+            snapshot: ArcSwap::from_pointee(Snapshot::new(config)),
+            store,
+            fallback: Fallback::new(1),
+            clock: Arc::new(SystemClock),
+            metrics: None,
+        }
     }
 
     /// Counts what it decides in `metrics`.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
         self.metrics = Some(metrics);
+        self
+    }
+
+    /// Takes the time of day from `clock`, as the store of a test does.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How many processes share the store: while it is away and the limits say `local`, each decides with its share.
+    #[must_use]
+    pub fn with_processes(mut self, processes: u32) -> Self {
+        self.fallback = Fallback::new(processes);
         self
     }
 
@@ -77,8 +99,8 @@ impl Limiter {
 
     /// The limits in force.
     #[must_use]
-    pub fn config(&self) -> Config {
-        self.snapshot.load().config.clone()
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.snapshot.load().config)
     }
 
     /// The store.
@@ -90,21 +112,59 @@ impl Limiter {
     /// Decides one request.
     ///
     /// # Errors
-    /// When the store cannot say.
+    /// When the store cannot say, and the limits say that nothing else may.
     pub async fn check(&self, request: Request) -> Result<Answer, StoreError> {
-        let policy = self.snapshot.load().default_policy.clone();
-        let key = Key::new(&request.subject, None);
-        let start = clock::monotonic();
-        let decided = self.store.decide(Ask { key: &key, policy: &policy, cost: request.cost, at: None }).await;
-        if let Some(metrics) = &self.metrics {
-            metrics.decided(&decided, clock::elapsed(start));
+        let snapshot = self.snapshot.load_full();
+        let place = snapshot.place(request.path.as_deref(), request.method.as_deref());
+        let cost = request.cost.unwrap_or_else(|| place.route.map_or(1, |route| route.cost));
+        if matches!(request.subject, Subject::Address(_))
+            && let Some(policy) = &place.policies.shared
+            && let Some(answer) = self.check_shared(&place, policy, cost).await?
+        {
+            return Ok(answer);
         }
-        Ok(Answer { subject: request.subject, policy, decision: decided? })
+        let policy = match request.subject {
+            Subject::Address(_) => &place.policies.address,
+            Subject::User(_) | Subject::ApiKey(_) | Subject::Anonymous => &place.policies.user,
+        };
+        self.decide(&place, request.subject, policy, cost).await
     }
 
     /// Decides many requests; the answers come in the order of the requests. Each is decided on its own: one that fails is
     /// its own error. (One place, so that a store that takes many questions in one call can be asked so.)
     pub async fn check_many(&self, requests: Vec<Request>) -> Vec<Result<Answer, StoreError>> {
         stream::iter(requests).map(|request| self.check(request)).buffered(BATCH_IN_FLIGHT).collect().await
+    }
+
+    /// Anonymous traffic together comes first. Nothing when it does not admit, or is in a storm: then the address's own limits decide
+    /// alone, so neither a flood nor a steady taker shuts others out.
+    async fn check_shared(&self, place: &Place<'_>, policy: &Arc<Policy>, cost: Units) -> Result<Option<Answer>, StoreError> {
+        let Some(cost) = place.gate.cost_to_ask(cost, policy, self.clock.now()) else { return Ok(None) };
+        let answer = self.decide(place, Subject::Anonymous, policy, cost).await?;
+        place.gate.learned(answer.decision.breaker_open, self.clock.now());
+        Ok(Some(answer).filter(|answer| answer.decision.admitted && !answer.decision.breaker_open))
+    }
+
+    async fn decide(&self, place: &Place<'_>, subject: Subject, policy: &Arc<Policy>, cost: Units) -> Result<Answer, StoreError> {
+        let key = Key::new(&subject, place.scope());
+        let ask = Ask { key: &key, policy, cost, at: None };
+        let start = monotonic();
+        let decided = self.fallback.ask(&*self.store, ask).await;
+        if let Some(metrics) = &self.metrics {
+            metrics.decided(&decided, elapsed(start));
+        }
+        let (decision, degraded) = match decided {
+            Ok(decision) => (decision, None),
+            Err(error) => {
+                let on_failure = place.on_failure;
+                let decision = self.fallback.decide(on_failure, ask, error)?;
+                if let Some(metrics) = &self.metrics {
+                    metrics.degraded(on_failure);
+                }
+                (decision, Some(on_failure))
+            }
+        };
+        tracing::debug!(%subject, cost, admitted = decision.admitted, reason = decision.reason.map(Reason::name), "decided");
+        Ok(Answer { subject, policy: Arc::clone(policy), decision, route: place.route.map(|route| route.name.clone()), degraded })
     }
 }

@@ -1,7 +1,7 @@
 //! `weir serve`: flags in, a running service out. Everything is read and checked before a port is bound.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,15 @@ use std::time::Duration;
 use actix_web::web::Data;
 use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::Failure;
-use crate::clock::SystemClock;
-use crate::config::{self, Config};
+use crate::clock::{SystemClock, unix_micros};
+use crate::config::watch::{self, ReloadOutcome, Watcher};
+use crate::config::{self, Loaded};
 use crate::http::{Api, Families, Settings};
+use crate::identity::KeyHasher;
+use crate::limit::US;
 use crate::limiter::Limiter;
 use crate::server::{self, Options};
 use crate::store::{MemoryStore, RedisOptions, RedisStore, Store};
@@ -55,6 +58,12 @@ pub(super) struct Args {
     /// Milliseconds that a question to Redis may take, connecting included.
     #[arg(long, env = "WEIR_REDIS_DEADLINE_MS", value_name = "MS", default_value = "100", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     redis_deadline_ms: u64,
+    /// How many processes share the Redis: while it is away and the limits say `local`, each decides with its share.
+    #[arg(long, env = "WEIR_EXPECTED_PROCESSES", value_name = "N", default_value = "1")]
+    expected_processes: NonZeroU32,
+    /// A file with the secret that API keys are hashed with; without it they are hashed plainly.
+    #[arg(long, env = "WEIR_KEY_HASH_SECRET_FILE", value_name = "FILE")]
+    key_hash_secret_file: Option<PathBuf>,
     /// The most subjects that the memory store remembers.
     #[arg(long, env = "WEIR_MAX_SUBJECTS", value_name = "N", default_value = "1000000")]
     max_subjects: NonZeroUsize,
@@ -95,12 +104,15 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::new(error).hint("give --log-level one of error, warn, info, debug, trace"))?;
     let addresses = addresses(&args.bind)?;
     check_origins(&args.cors_origin)?;
-    let config = load_config(args.config.as_deref())?;
+    let loaded = load_config(args.config.as_deref())?;
     check_data_dir(args.data_dir.as_deref())?;
     let metrics = Arc::new(Metrics::new().map_err(|error| Failure::new(format!("the metrics cannot be set up: {error}")))?);
     let Opened { store, tended, name } = open_store(&args)?;
-    let limiter = Arc::new(Limiter::new(config, store).with_metrics(metrics.clone()));
-    let settings = Settings { headers: args.headers, cors_origins: args.cors_origin, store: name, ..Settings::default() };
+    let key_hasher = key_hasher(args.key_hash_secret_file.as_deref())?;
+    let config = loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
+    let limiter = Arc::new(Limiter::new(config, store).with_metrics(metrics.clone()).with_processes(args.expected_processes.get()));
+    let watcher = loaded.map(|loaded| watch_config(&loaded, &limiter, &metrics)).transpose()?;
+    let settings = Settings { headers: args.headers, cors_origins: args.cors_origin, store: name, key_hasher, ..Settings::default() };
     let api = Data::new(Api::new(limiter, metrics.clone(), settings));
     let options = Options {
         workers: args.workers,
@@ -119,6 +131,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         }
         let shutdown = stop_signal()?;
         actix_web::rt::spawn(tend(tended, metrics));
+        if let Some(watcher) = watcher {
+            actix_web::rt::spawn(reload_on_hangup(watcher));
+        }
         server::run(listeners, api, options, shutdown).await.map_err(|error| Failure::new(format!("the server failed: {error}")))?;
         info!("stopped");
         Ok(())
@@ -155,14 +170,65 @@ fn open_store(args: &Args) -> Result<Opened, Failure> {
     Ok(Opened { store: memory.clone(), tended: Tended::Memory(memory), name: "memory" })
 }
 
-/// The limits of the file, or the built-in ones.
-fn load_config(path: Option<&Path>) -> Result<Config, Failure> {
-    let Some(path) = path else { return Ok(Config::default()) };
+/// The limits of the file, if one is named.
+fn load_config(path: Option<&Path>) -> Result<Option<Loaded>, Failure> {
+    let Some(path) = path else { return Ok(None) };
     let loaded = config::load(path).map_err(Failure::new)?;
+    warn_of(&loaded);
+    Ok(Some(loaded))
+}
+
+fn warn_of(loaded: &Loaded) {
     for warning in &loaded.warnings {
-        warn!(file = %path.display(), line = warning.line, path = warning.path, "{}", warning.message);
+        warn!(file = %loaded.path.display(), line = warning.line, path = warning.path, "{}", warning.message);
     }
-    Ok(loaded.config)
+}
+
+/// Puts changes of the file in force for as long as what it returns is held; SIGHUP looks at once.
+fn watch_config(loaded: &Loaded, limiter: &Arc<Limiter>, metrics: &Arc<Metrics>) -> Result<Arc<Watcher>, Failure> {
+    metrics.config_in_force(&loaded.content_hash, unix_micros() / US);
+    let (limiter, counted) = (Arc::clone(limiter), Arc::clone(metrics));
+    let on_change = move |outcome| match outcome {
+        ReloadOutcome::Applied(loaded) => {
+            warn_of(&loaded);
+            info!(file = %loaded.path.display(), hash = loaded.content_hash, "new limits are in force");
+            counted.config_in_force(&loaded.content_hash, unix_micros() / US);
+            counted.reloaded(true);
+            limiter.reload(loaded.config);
+        }
+        ReloadOutcome::Failed(problem) => {
+            error!(%problem, "the limits in the file cannot be used; those in force stay");
+            counted.reloaded(false);
+        }
+        ReloadOutcome::Unchanged => {
+            info!("the file says what is in force already");
+            counted.reload_ok();
+        }
+    };
+    let watcher =
+        watch::spawn(loaded, on_change).map_err(|error| Failure::new(format!("cannot watch {}: {error}", loaded.path.display())))?;
+    Ok(Arc::new(watcher))
+}
+
+/// Looks at the file with each SIGHUP.
+async fn reload_on_hangup(watcher: Arc<Watcher>) {
+    if let Ok(mut hangups) = signal(SignalKind::hangup()) {
+        while hangups.recv().await.is_some() {
+            watcher.reload_now();
+        }
+    }
+}
+
+/// The secret that API keys are hashed with.
+fn key_hasher(path: Option<&Path>) -> Result<KeyHasher, Failure> {
+    let Some(path) = path else { return Ok(KeyHasher::default()) };
+    let failed = |error: String| {
+        Failure::new(format!("--key-hash-secret-file {}: {error}", path.display()))
+            .hint("give a file with at least 16 bytes that nobody can guess, as in: openssl rand -hex 32")
+    };
+    let secret = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let secret = secret.trim_ascii();
+    if secret.len() < 16 { Err(failed("the secret is shorter than 16 bytes".to_owned())) } else { Ok(KeyHasher::with_secret(secret)) }
 }
 
 /// A prefix ends up in every key: short, and without what would break a key apart.

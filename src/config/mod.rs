@@ -19,10 +19,11 @@ mod raw;
 mod schema;
 pub mod watch;
 
+pub use crate::identity::Settings as Identity;
 pub use json::part_from_json;
 pub use layers::{Layers, Overrides, Own, Source, Who};
 pub use load::{LoadCause, LoadError, Loaded, load};
-pub use model::{Anonymous, Config, Identity, OnFailure, Route, StoreSettings, Tier};
+pub use model::{Anonymous, Config, OnFailure, Route, StoreSettings, Tier};
 pub use pattern::Pattern;
 pub use raw::Mistake;
 pub use schema::schema;

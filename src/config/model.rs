@@ -1,11 +1,9 @@
 //! The checked file: plain values, no serde, nothing left to go wrong.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
-
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::{Mistake, Pattern, compile};
+use crate::identity::Settings as Identity;
 use crate::limit::{Field, Part, Policy, Problem, Units};
 
 /// A checked `limit.yaml`. Every policy that can be put together from its layers alone is known to compile.
@@ -62,24 +60,6 @@ pub struct Anonymous {
     pub per_address: Part,
 }
 
-/// Who may say who is asking.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Who may name the user.
-    pub trusted_peers: Vec<IpNet>,
-    /// Whose word on the client's address is taken.
-    pub trusted_proxies: Vec<IpNet>,
-    /// The header with an API key, in lower case.
-    pub api_key_header: Box<str>,
-    /// The header with a user id, in lower case.
-    pub user_id_header: Box<str>,
-    /// At the forward-auth door, the headers that say who the user is, in lower case: the API key if it is that header, a user id
-    /// otherwise. None means that the address decides.
-    pub auth_headers: Vec<Box<str>>,
-    /// How many bits of an IPv6 address tell clients apart: 32 … 128.
-    pub ipv6_prefix: u8,
-}
-
 /// What happens without the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreSettings {
@@ -131,26 +111,6 @@ impl Anonymous {
         part.lay_over(written);
         part
     }
-}
-
-impl Default for Identity {
-    fn default() -> Self {
-        Self {
-            trusted_peers: loopback(),
-            trusted_proxies: loopback(),
-            api_key_header: "x-api-key".into(),
-            user_id_header: "x-user-id".into(),
-            auth_headers: Vec::new(),
-            ipv6_prefix: 64,
-        }
-    }
-}
-
-/// This machine's own addresses.
-fn loopback() -> Vec<IpNet> {
-    let v4 = Ipv4Net::new(Ipv4Addr::new(127, 0, 0, 0), 8).map(IpNet::V4);
-    let v6 = Ipv6Net::new(Ipv6Addr::LOCALHOST, 128).map(IpNet::V6);
-    [v4, v6].into_iter().flatten().collect()
 }
 
 impl Route {

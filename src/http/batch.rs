@@ -52,7 +52,7 @@ async fn read(api: &Shared, request: &HttpRequest, payload: &mut Payload) -> Res
         if text.len() > super::MOST_CHECK_BYTES {
             return Err(Problem::new(413, "body_too_large", format!("a check is longer than {} bytes", super::MOST_CHECK_BYTES)));
         }
-        to_request(request, &CheckBody::parse(text.as_bytes())?)
+        to_request(api, request, CheckBody::parse(text.as_bytes())?)
     };
     Ok(batch.checks.iter().map(|check| one(check.get())).collect())
 }

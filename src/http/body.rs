@@ -19,15 +19,20 @@ use crate::limit::{MAX_COST, Units};
 pub struct CheckBody {
     /// Who asks, by id.
     pub user: Option<Box<str>>,
-    /// What it takes; 1 when it is not said.
-    #[serde(default)]
-    pub cost: Cost,
+    /// What it takes; what the route costs, else 1, when it is not said.
+    #[serde(default, deserialize_with = "said")]
+    pub cost: Option<Cost>,
     /// What is asked for, to find its route.
     pub path: Option<Box<str>>,
     /// How it is asked for, to find its route.
     pub method: Option<Box<str>>,
     /// The address that the request came from.
     pub address: Option<Box<str>>,
+}
+
+/// A cost that is there is a cost: `null` is none, and not the same as nothing.
+fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cost>, D::Error> {
+    Cost::deserialize(deserializer).map(Some)
 }
 
 impl CheckBody {
@@ -60,12 +65,6 @@ pub(super) fn parse_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, 
 /// A cost: a whole number, 0 … 1e9. `1000.0` and `1e3` are whole, `"5"` and `null` are no numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost(pub Units);
-
-impl Default for Cost {
-    fn default() -> Self {
-        Self(1)
-    }
-}
 
 impl<'de> Deserialize<'de> for Cost {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -186,7 +185,9 @@ mod tests {
 
     #[track_caller]
     fn cost(text: &str) -> Result<Units, String> {
-        CheckBody::parse(format!(r#"{{"cost":{text}}}"#).as_bytes()).map(|body| body.cost.0).map_err(|problem| problem.detail.into_owned())
+        CheckBody::parse(format!(r#"{{"cost":{text}}}"#).as_bytes())
+            .map(|body| body.cost.map_or(1, |cost| cost.0))
+            .map_err(|problem| problem.detail.into_owned())
     }
 
     #[test]
@@ -238,6 +239,6 @@ mod tests {
 
     #[test]
     fn no_body_is_an_empty_one() {
-        assert_eq!(CheckBody::parse(b" \n").ok().unwrap().cost, Cost(1));
+        assert_eq!(CheckBody::parse(b" \n").ok().unwrap().cost, None);
     }
 }

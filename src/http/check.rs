@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Serialize, Serializer};
@@ -15,6 +15,9 @@ use crate::limit::{Reason, Units};
 use crate::limiter::{Answer, Request};
 use crate::store::StoreError;
 
+/// Says that the store could not, and what decided in its place.
+const X_RATELIMIT_DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-degraded");
+
 pub(super) async fn check(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpResponse {
     let asked = match read(&api, &request, &mut payload).await {
         Ok(asked) => asked,
@@ -24,7 +27,6 @@ pub(super) async fn check(api: Shared, request: HttpRequest, mut payload: Payloa
         Ok(answer) => answer,
         Err(error) => return refuse(&store_away(&error)),
     };
-    debug!(subject = %answer.subject, admitted = answer.decision.admitted, reason = answer.decision.reason.map(Reason::name), "decided");
     let (status, content_type, body) = match problem_of(&answer) {
         None => (200, JSON, Admitted::of(&answer).to_json()),
         Some(problem) => (problem.status, PROBLEM_JSON, problem.to_json()),
@@ -34,6 +36,9 @@ pub(super) async fn check(api: Shared, request: HttpRequest, mut payload: Payloa
     headers::of_decision(api.settings.headers, &answer.policy, &answer.decision, |name, value| {
         response.insert_header((name, value));
     });
+    if let Some(policy) = answer.degraded {
+        response.insert_header((X_RATELIMIT_DEGRADED, HeaderValue::from_static(policy.name())));
+    }
     response.body(body)
 }
 
@@ -43,12 +48,13 @@ async fn read(api: &Shared, request: &HttpRequest, payload: &mut Payload) -> Res
         return Err(problem);
     }
     let bytes = body::read(request.headers(), payload, MOST_CHECK_BYTES, api.settings.body_timeout).await?;
-    to_request(request, &CheckBody::parse(&bytes)?)
+    to_request(api, request, CheckBody::parse(&bytes)?)
 }
 
 /// What a door asks the limiter for `body`.
-pub(super) fn to_request(request: &HttpRequest, body: &CheckBody) -> Result<Request, Problem> {
-    Ok(Request { subject: identify(request, body)?, cost: body.cost.0 })
+pub(super) fn to_request(api: &Shared, request: &HttpRequest, body: CheckBody) -> Result<Request, Problem> {
+    let subject = identify(api, &api.limiter.config(), request, &body)?;
+    Ok(Request { subject, path: body.path, method: body.method, cost: body.cost.map(|cost| cost.0) })
 }
 
 /// The problem of an answer that does not admit.
@@ -80,6 +86,10 @@ pub(super) struct Admitted<'a> {
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     would_refuse: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    degraded: Option<bool>,
 }
 
 impl<'a> Admitted<'a> {
@@ -95,6 +105,8 @@ impl<'a> Admitted<'a> {
             breaker: if decision.breaker_open { "open" } else { "closed" },
             reason: decision.reason.map(Reason::name),
             would_refuse: decision.reason.map(|_| true),
+            route: answer.route.as_deref(),
+            degraded: answer.degraded.map(|_| true),
         }
     }
 

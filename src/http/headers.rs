@@ -23,7 +23,7 @@ const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Every header that an answer may carry beyond HTTP's own: what a page on another origin is let see.
-pub const EXPOSED: [HeaderName; 9] = [
+pub const EXPOSED: [HeaderName; 10] = [
     RATELIMIT_POLICY,
     RATELIMIT,
     X_RATELIMIT_LIMIT,
@@ -33,6 +33,7 @@ pub const EXPOSED: [HeaderName; 9] = [
     RETRY_AFTER_MS,
     X_SHOULD_RETRY,
     HeaderName::from_static("x-request-id"),
+    HeaderName::from_static("x-ratelimit-degraded"),
 ];
 
 /// Which families of headers are sent.

@@ -7,6 +7,8 @@ use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use serde_json::json;
 use tracing::error;
 
+use crate::config::OnFailure;
+
 use super::{JSON, NO_STORE, Problem, Shared, builder, refuse};
 
 /// How long the store may take to say that it is there.
@@ -27,6 +29,8 @@ pub(super) async fn ready(api: Shared) -> HttpResponse {
     let (status, word) = match (api.is_draining(), store) {
         (true, _) => (503, "draining"),
         (false, "up") => (200, "ready"),
+        // Whoever is not on a route that denies gets an answer all the same.
+        (false, _) if api.limiter.config().on_failure(None) != OnFailure::Deny => (200, "degraded"),
         (false, _) => (503, "store down"),
     };
     let body = json!({ "status": word, "store": { "kind": api.settings.store, "status": store }, "config": { "status": "loaded" } });

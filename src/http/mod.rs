@@ -19,13 +19,15 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, Resource};
+use tracing::warn;
 
 pub use body::{CheckBody, Cost};
 pub(crate) use edge::{cors, edge};
 pub use headers::{EXPOSED, Families, of_decision, whole_millis, whole_seconds};
 pub use problem::{Problem, Refusal, Seconds};
 
-use crate::identity::{Claims, IdentityError, Subject, resolve};
+use crate::config::Config;
+use crate::identity::{Claims, Door, IdentityError, Ignored, KeyHasher, Peer, Subject, resolve};
 use crate::limiter::Limiter;
 use crate::telemetry::Metrics;
 
@@ -53,11 +55,19 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// The word for the store in `/health/ready`.
     pub store: &'static str,
+    /// Turns API keys into subjects.
+    pub key_hasher: KeyHasher,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { headers: Families::default(), cors_origins: Vec::new(), body_timeout: Duration::from_secs(10), store: "memory" }
+        Self {
+            headers: Families::default(),
+            cors_origins: Vec::new(),
+            body_timeout: Duration::from_secs(10),
+            store: "memory",
+            key_hasher: KeyHasher::default(),
+        }
     }
 }
 
@@ -67,13 +77,14 @@ pub struct Api {
     metrics: Arc<Metrics>,
     settings: Settings,
     draining: AtomicBool,
+    warned_of_claims: AtomicBool,
 }
 
 impl Api {
     /// The API of this limiter.
     #[must_use]
     pub const fn new(limiter: Arc<Limiter>, metrics: Arc<Metrics>, settings: Settings) -> Self {
-        Self { limiter, metrics, settings, draining: AtomicBool::new(false) }
+        Self { limiter, metrics, settings, draining: AtomicBool::new(false), warned_of_claims: AtomicBool::new(false) }
     }
 
     /// From here on the process is not ready, and every answer closes its connection.
@@ -126,13 +137,36 @@ async fn not_found(mut payload: Payload) -> HttpResponse {
 }
 
 /// Who is limited. The one place where a door finds that out.
-fn identify(request: &HttpRequest, body: &CheckBody) -> Result<Subject, Problem> {
-    let claims = Claims { peer: request.peer_addr().map(|peer| peer.ip()), user: body.user.as_deref(), address: body.address.as_deref() };
-    resolve(&claims).map_err(|error| match error {
+fn identify(api: &Api, config: &Config, request: &HttpRequest, body: &CheckBody) -> Result<Subject, Problem> {
+    let settings = &config.identity;
+    let headers = request.headers();
+    let lines = |name: &str| headers.get_all(name).map(HeaderValue::as_bytes).collect::<Vec<_>>();
+    let claims = Claims {
+        peer: request.peer_addr().map_or(Peer::Unix, |peer| Peer::Tcp(peer.ip())),
+        door: Door::Check,
+        user: body.user.as_deref(),
+        address: body.address.as_deref(),
+        api_keys: &lines(&settings.api_key_header),
+        user_ids: &lines(&settings.user_id_header),
+        forwarded: &lines("forwarded"),
+        x_forwarded_for: &lines("x-forwarded-for"),
+    };
+    let identified = resolve(settings, &api.settings.key_hasher, &claims).map_err(|error| match error {
         IdentityError::UntrustedPeer => Problem::new(403, "untrusted_peer", error.to_string()),
-        IdentityError::InvalidUserId(_) => Problem::new(400, "invalid_user", error.to_string()),
+        IdentityError::InvalidUserId(_) | IdentityError::TwoUserIds => Problem::new(400, "invalid_user", error.to_string()),
+        IdentityError::InvalidApiKey(_) => Problem::new(400, "invalid_api_key", error.to_string()),
         IdentityError::InvalidAddress => Problem::new(400, "invalid_address", error.to_string()),
-    })
+    })?;
+    if identified.ignored != Ignored::default() {
+        api.metrics.claim_ignored();
+        if !api.warned_of_claims.swap(true, Ordering::Relaxed) {
+            warn!(
+                peer = ?claims.peer,
+                "somebody who is not trusted says who asks, and is not believed; if this is your proxy, put its address into identity.trusted_proxies (said once)"
+            );
+        }
+    }
+    Ok(identified.subject)
 }
 
 /// The answer for a problem that no limit is behind.

@@ -48,6 +48,12 @@ pub struct Refusal {
     /// All limits that did not fit.
     #[serde(rename = "violated-policies")]
     pub violated: Vec<&'static str>,
+    /// The route that the request is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<Box<str>>,
+    /// The store could not say, and something else decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<bool>,
 }
 
 /// A span of time, written as seconds: a whole number where it is one, else the shortest decimal that means this many µs.
@@ -111,6 +117,8 @@ impl Problem {
             remaining: decision.quota.map(|quota| quota.remaining),
             window: Seconds(answer.policy.window()),
             violated: decision.violations.iter().map(Limit::name).collect(),
+            route: answer.route.clone(),
+            degraded: answer.degraded.map(|_| true),
         };
         Self { kind, title, status, detail, code, refusal: Some(Box::new(refusal)) }
     }

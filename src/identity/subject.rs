@@ -63,6 +63,9 @@ fn percent_decoded(text: &str) -> Option<String> {
     while let Some(byte) = rest.next() {
         if byte == b'%' {
             let digits = [rest.next()?, rest.next()?];
+            if !digits.iter().all(u8::is_ascii_hexdigit) {
+                return None;
+            }
             bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
         } else {
             bytes.push(byte);
@@ -95,6 +98,9 @@ pub enum InvalidUserId {
         /// How many it has.
         bytes: usize,
     },
+    /// It is not UTF-8.
+    #[error("a user id must be UTF-8")]
+    NotUtf8,
     /// It has a control character in it.
     #[error("a user id must not contain control characters")]
     ControlCharacter,

@@ -44,6 +44,12 @@ pub const fn without_state(policy: &Policy, now: Micros) -> Option<Decision> {
     }
 }
 
+/// The answer when nobody may ask the limits and all are to be admitted; a blocked user stays blocked.
+#[must_use]
+pub fn without_limits(policy: &Policy, now: Micros) -> Decision {
+    without_state(policy, now).unwrap_or_else(|| Decision::without_state(None, now))
+}
+
 /// Everything that one decision needs to know, worked out without writing.
 #[expect(clippy::struct_excessive_bools, reason = "independent answers to independent questions, not a state machine")]
 struct Assessment {

@@ -17,7 +17,7 @@ mod state;
 mod window;
 
 pub use bucket::Bucket;
-pub use decide::{decide, without_state};
+pub use decide::{decide, without_limits, without_state};
 pub use decision::{Decision, Limit, Quota, Reason, Violations, Wait};
 pub use load::{Breaker, Load};
 pub use policy::{Algorithm, Field, Kind, Mode, Part, Policy, Precision, Problem, Value, Warning, WhileOpen};

@@ -227,6 +227,19 @@ impl Policy {
         self.algorithm != Algorithm::TokenBucket
     }
 
+    /// The share of one of `processes` that decide on their own: together they stay near the limit. Whole limits are rounded down, and are at least 1.
+    #[must_use]
+    pub fn divided(&self, processes: u32) -> Self {
+        let share = |limit: Units| (limit / Units::from(processes.max(1))).max(1);
+        Self {
+            tokens_per_second: self.tokens_per_second / f64::from(processes.max(1)),
+            bucket_capacity: share(self.bucket_capacity),
+            window_limit: share(self.window_limit),
+            trip_point: self.trip_point / f64::from(processes.max(1)),
+            ..self.clone()
+        }
+    }
+
     /// What is allowed but not what an operator would expect.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {

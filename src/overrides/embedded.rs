@@ -65,7 +65,10 @@ impl EmbeddedOverrides {
     }
 
     /// Runs `what` where it may block.
-    async fn blocking<T: Send + 'static>(&self, what: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static) -> Result<T, StoreError> {
+    async fn blocking<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let database = Arc::clone(&self.database);
         match tokio::task::spawn_blocking(move || what(&database)).await {
             Ok(done) => done.map_err(|error| StoreError::new(ErrorKind::Unavailable, error)),
@@ -161,7 +164,8 @@ fn put(database: &Database, key: &str, now: Micros, write: Write) -> Result<Resu
         let mut audit = begun.open_table(AUDIT)?;
         let record = Record { at: now, version, entry };
         audit.insert((key, version), serde_json::to_vec(&record).unwrap_or_default().as_slice())?;
-        let versions = audit.range((key, 0)..=(key, u64::MAX))?.map(|entry| entry.map(|(key, _)| key.value().1)).collect::<Result<Vec<_>, _>>()?;
+        let versions =
+            audit.range((key, 0)..=(key, u64::MAX))?.map(|entry| entry.map(|(key, _)| key.value().1)).collect::<Result<Vec<_>, _>>()?;
         for version in versions.iter().rev().skip(AUDIT_KEPT) {
             audit.remove((key, *version))?;
         }

@@ -81,7 +81,9 @@ impl Stored {
         match until {
             Some(until) => stored.own.temporary = Some(Temporary { layer: temporary, until }),
             None if temporary.is_empty() => {}
-            None => stored.malformed.push(Malformed { field: UNTIL.to_owned(), why: "missing: the temporary part counts for nothing".to_owned() }),
+            None => stored
+                .malformed
+                .push(Malformed { field: UNTIL.to_owned(), why: "missing: the temporary part counts for nothing".to_owned() }),
         }
         stored
     }

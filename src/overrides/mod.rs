@@ -16,11 +16,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+pub use self::redis::RedisOverrides;
 pub use cache::Cache;
 pub use change::{Change, ChangeError, Set};
 pub use embedded::EmbeddedOverrides;
 pub use fields::{Fields, Malformed};
-pub use self::redis::RedisOverrides;
 
 use crate::identity::Subject;
 use crate::limit::{Micros, Part};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use prometheus::{Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
+use crate::config::OnFailure;
 use crate::limit::{Decision, Reason};
 use crate::store::{ErrorKind, StoreError};
 
@@ -73,6 +74,13 @@ pub struct Metrics {
     http_requests: Vec<Vec<IntCounter>>,
     memory_subjects: IntGauge,
     corrupt_states: IntGauge,
+    claims_ignored: IntCounter,
+    /// By [`OnFailure`].
+    degraded: [IntCounter; 3],
+    reloads: [IntCounter; 2],
+    reload_ok: IntGauge,
+    reloaded_at: IntGauge,
+    config_hash: IntGaugeVec,
     draining: Gauge,
 }
 
@@ -97,6 +105,20 @@ impl Metrics {
         let memory_subjects = IntGauge::new("weir_memory_subjects", "Subjects that the memory store remembers.")?;
         let corrupt_states =
             IntGauge::new("weir_store_corrupt_states", "Stored states since the start that were none of ours and were replaced.")?;
+        let claims_ignored = IntCounter::new("weir_claims_ignored_total", "Requests in which somebody who is not trusted said who asks.")?;
+        let degraded = IntCounterVec::new(
+            Opts::new(
+                "weir_degraded_decisions_total",
+                "Decisions made in place of a store that could not say, by what was to be done then.",
+            ),
+            &["policy"],
+        )?;
+        let reloads =
+            IntCounterVec::new(Opts::new("weir_config_reloads_total", "Changes of limit.yaml, by what came of them."), &["result"])?;
+        let reload_ok = IntGauge::new("weir_config_last_reload_successful", "1 when the file that is there now is in force.")?;
+        let reloaded_at = IntGauge::new("weir_config_last_reload_timestamp_seconds", "When the limits in force were read.")?;
+        let config_hash =
+            IntGaugeVec::new(Opts::new("weir_config_info", "Always 1; the label tells the content of the limits in force."), &["hash"])?;
         let draining = Gauge::new("weir_draining", "1 while the process is on its way out.")?;
         let build = IntGaugeVec::new(Opts::new("weir_build_info", "Always 1; the version is a label."), &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
@@ -108,6 +130,12 @@ impl Metrics {
         registry.register(Box::new(http_requests.clone()))?;
         registry.register(Box::new(memory_subjects.clone()))?;
         registry.register(Box::new(corrupt_states.clone()))?;
+        registry.register(Box::new(claims_ignored.clone()))?;
+        registry.register(Box::new(degraded.clone()))?;
+        registry.register(Box::new(reloads.clone()))?;
+        registry.register(Box::new(reload_ok.clone()))?;
+        registry.register(Box::new(reloaded_at.clone()))?;
+        registry.register(Box::new(config_hash.clone()))?;
         registry.register(Box::new(draining.clone()))?;
         registry.register(Box::new(build))?;
         #[cfg(target_os = "linux")]
@@ -124,6 +152,12 @@ impl Metrics {
                 .collect(),
             memory_subjects,
             corrupt_states,
+            claims_ignored,
+            degraded: [OnFailure::Allow, OnFailure::Deny, OnFailure::Local].map(|policy| degraded.with_label_values(&[policy.name()])),
+            reloads: ["applied", "failed"].map(|result| reloads.with_label_values(&[result])),
+            reload_ok,
+            reloaded_at,
+            config_hash,
             draining,
             registry,
         })
@@ -170,6 +204,35 @@ impl Metrics {
     /// So many stored states were none of ours and were replaced.
     pub fn set_corrupt_states(&self, states: u64) {
         self.corrupt_states.set(i64::try_from(states).unwrap_or(i64::MAX));
+    }
+
+    /// Somebody who is not trusted said who asks.
+    pub fn claim_ignored(&self) {
+        self.claims_ignored.inc();
+    }
+
+    /// A decision was made in place of the store's.
+    pub fn degraded(&self, policy: OnFailure) {
+        self.degraded[policy as usize].inc();
+    }
+
+    /// The limits with this content hash are in force since `at`, seconds since the Unix epoch. One series: the old hash goes.
+    pub fn config_in_force(&self, hash: &str, at: i64) {
+        self.reload_ok.set(1);
+        self.reloaded_at.set(at);
+        self.config_hash.reset();
+        self.config_hash.with_label_values(&[hash]).set(1);
+    }
+
+    /// The file that is there now is in force.
+    pub fn reload_ok(&self) {
+        self.reload_ok.set(1);
+    }
+
+    /// A change of the file is in force, or cannot be used.
+    pub fn reloaded(&self, applied: bool) {
+        self.reloads[usize::from(!applied)].inc();
+        self.reload_ok.set(i64::from(applied));
     }
 
     /// The process is on its way out.

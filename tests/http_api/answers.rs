@@ -210,8 +210,9 @@ fn case_20_each_id_is_its_own_and_forbidden_ones_touch_no_store() {
 }
 
 #[test]
-fn without_a_user_the_address_of_the_peer_is_limited_whatever_headers_say() {
+fn without_a_user_the_address_that_a_trusted_proxy_names_is_limited() {
     let (_server, mut raw) = start(&[]);
+    assert_eq!(raw.check("", "").unwrap().json()["subject"], json!("ip:127.0.0.1"));
     let reply = raw.check("X-Forwarded-For: 203.0.113.9\r\nForwarded: for=203.0.113.9\r\n", "").unwrap();
-    assert_eq!((reply.status, &reply.json()["subject"]), (200, &json!("ip:127.0.0.1")));
+    assert_eq!((reply.status, &reply.json()["subject"]), (200, &json!("ip:203.0.113.9")));
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir::config::{Config, OnFailure, StoreSettings};
 use weir::limit::{Decision, Policy};
 use weir::store::{Ask, ErrorKind, Key, Store, StoreError};
 
@@ -189,6 +190,21 @@ fn request_ids_are_taken_when_sane_and_made_otherwise() {
     assert_ne!(ask(""), ask(""));
 }
 
+#[test]
+fn with_local_a_store_that_is_away_is_answered_from_memory_and_says_so() {
+    let server = Setup { store: Arc::new(Away), ..Setup::default() }.start();
+    let mut raw = server.connect();
+    let reply = raw.check("", r#"{"user":"u"}"#).unwrap();
+    assert_eq!(
+        (reply.status, reply.header("x-ratelimit-degraded"), &reply.json()["degraded"]),
+        (200, Some("local"), &serde_json::json!(true))
+    );
+    raw.send("GET /health/ready HTTP/1.1\r\nHost: weir\r\n\r\n");
+    let ready = raw.reply().unwrap();
+    assert_eq!((ready.status, &ready.json()["status"]), (200, &serde_json::json!("degraded")));
+    assert!(server.metric(r#"weir_degraded_decisions_total{policy="local"}"#) >= 1.0);
+}
+
 /// A store that never says.
 struct Away;
 
@@ -208,8 +224,9 @@ impl Store for Away {
 }
 
 #[test]
-fn a_store_that_is_away_is_503_with_a_time_to_come_back() {
-    let server = Setup { store: Arc::new(Away), ..Setup::default() }.start();
+fn with_deny_a_store_that_is_away_is_503_with_a_time_to_come_back() {
+    let config = Config { store: StoreSettings { on_failure: OnFailure::Deny }, ..Config::default() };
+    let server = Setup { store: Arc::new(Away), config, ..Setup::default() }.start();
     let mut raw = server.connect();
     let reply = raw.check("", "{}").unwrap();
     assert_eq!((reply.status, reply.header("retry-after"), reply.header("ratelimit")), (503, Some("1"), None));

@@ -4,6 +4,7 @@
 mod answers;
 mod batch;
 mod hygiene;
+mod limits_file;
 mod load;
 mod operating;
 #[path = "../support/mod.rs"]

@@ -14,7 +14,7 @@ fn ask(raw: &mut Raw, method: &str, path: &str, headers: &str) -> Reply {
 
 #[test]
 fn case_109_probes_and_metrics_take_nothing() {
-    let server = Setup::default().config(limits(&[(Field::BucketCapacity, "5"), (Field::TokensPerSecond, "0.001")])).start();
+    let server = Setup::default().config(limits(&[(Field::WindowLimit, "5"), (Field::WindowSeconds, "3600")])).start();
     let mut raw = server.connect();
     for _ in 0..1_000 {
         for path in ["/health/live", "/health/ready", "/metrics"] {

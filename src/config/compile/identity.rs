@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 
-use super::super::model::Identity;
+use super::super::Identity;
 use super::super::raw::{Entry, Fields, Node};
 use super::Compiler;
 
