@@ -2,6 +2,7 @@
 
 mod anonymous;
 mod fallback;
+mod operate;
 mod snapshot;
 
 use std::sync::Arc;
@@ -13,9 +14,11 @@ use crate::clock::{Clock, SystemClock, elapsed, monotonic};
 use crate::config::{Config, OnFailure};
 use crate::identity::Subject;
 use crate::limit::{Decision, Policy, Reason, Units};
+use crate::overrides::{Cache, Known, Override, Target};
 use crate::store::{Ask, Key, Store, StoreError};
 use crate::telemetry::Metrics;
 use fallback::Fallback;
+pub use operate::{Described, OperateError, Order};
 use snapshot::{Place, Snapshot};
 
 /// How many questions of one batch wait for the store at a time.
@@ -54,6 +57,7 @@ pub struct Limiter {
     snapshot: ArcSwap<Snapshot>,
     store: Arc<dyn Store>,
     fallback: Fallback,
+    overrides: Option<Arc<Cache>>,
     clock: Arc<dyn Clock>,
     metrics: Option<Arc<Metrics>>,
 }
@@ -66,6 +70,7 @@ impl Limiter {
             snapshot: ArcSwap::from_pointee(Snapshot::new(config)),
             store,
             fallback: Fallback::new(1),
+            overrides: None,
             clock: Arc::new(SystemClock),
             metrics: None,
         }
@@ -82,6 +87,13 @@ impl Limiter {
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Lays what operators have set for single users over the limits of the file.
+    #[must_use]
+    pub fn with_overrides(mut self, overrides: Arc<Cache>) -> Self {
+        self.overrides = Some(overrides);
         self
     }
 
@@ -123,11 +135,44 @@ impl Limiter {
         {
             return Ok(answer);
         }
-        let policy = match request.subject {
-            Subject::Address(_) => &place.policies.address,
-            Subject::User(_) | Subject::ApiKey(_) | Subject::Anonymous => &place.policies.user,
+        let policy = self.policy(&snapshot, &place, &request.subject).await?;
+        self.decide(&place, request.subject, &policy, cost).await
+    }
+
+    /// The policy of `subject`: what it inherits, and over it what is set for it.
+    async fn policy(&self, snapshot: &Snapshot, place: &Place<'_>, subject: &Subject) -> Result<Arc<Policy>, StoreError> {
+        let inherited = place.policies.inherited(subject);
+        let Some(overrides) = &self.overrides else { return Ok(Arc::clone(inherited)) };
+        let general = self.known(overrides, place, subject, None).await?;
+        let Some(route) = place.scope() else {
+            if general.stored.own.is_empty() {
+                return Ok(Arc::clone(inherited));
+            }
+            let now = overrides.store().now();
+            let temporary = general.stored.own.temporary_at(now).is_some();
+            let make = || snapshot.own_policy(place, subject, &general.stored.own, &Override::default(), now);
+            return Ok(general.policy(snapshot.generation, temporary, make));
         };
-        self.decide(&place, request.subject, policy, cost).await
+        let own = self.known(overrides, place, subject, Some(route)).await?;
+        if general.stored.own.is_empty() && own.stored.own.is_empty() {
+            return Ok(Arc::clone(inherited));
+        }
+        // Two overrides take part, each with an end of its own: worked out each time.
+        Ok(snapshot.own_policy(place, subject, &general.stored.own, &own.stored.own, overrides.store().now()))
+    }
+
+    /// What is set for `subject`. Where the store cannot say and nothing is remembered, what is inherited holds if something is to be
+    /// answered without the store at all; with `deny` it is an error. Whoever finds that a temporary part has ended takes it away.
+    async fn known(&self, overrides: &Cache, place: &Place<'_>, subject: &Subject, route: Option<&str>) -> Result<Arc<Known>, StoreError> {
+        let target = Target { subject: subject.clone(), route: route.map(Into::into) };
+        let known = match overrides.get(&target, monotonic()).await {
+            Err(_) if place.on_failure != OnFailure::Deny => Arc::default(),
+            known => known?,
+        };
+        if known.first_to_see_the_end(overrides.store().now()) {
+            self.end_temporary(overrides, &target, &known.stored.own).await;
+        }
+        Ok(known)
     }
 
     /// Decides many requests; the answers come in the order of the requests. Each is decided on its own: one that fails is

@@ -6,6 +6,7 @@
 mod check_config;
 mod serve;
 mod simulate;
+mod token;
 
 use std::fmt;
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ enum Command {
     CheckConfig(check_config::Args),
     /// Replay a trace or an access log and say who would have been refused.
     Simulate(simulate::Args),
+    /// Make tokens for the admin API.
+    Token(token::Args),
 }
 
 /// Why a command failed, for a person.
@@ -60,6 +63,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Token(args) => token::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,10 @@
 //! `weir serve`: flags in, a running service out. Everything is read and checked before a port is bound.
 
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +18,11 @@ use super::Failure;
 use crate::clock::{SystemClock, unix_micros};
 use crate::config::watch::{self, ReloadOutcome, Watcher};
 use crate::config::{self, Loaded};
-use crate::http::{Api, Families, Settings};
+use crate::http::{Api, Families, Role, Settings, Token, Tokens};
 use crate::identity::KeyHasher;
 use crate::limit::US;
 use crate::limiter::Limiter;
+use crate::overrides::{Cache, EmbeddedOverrides, FRESH, RedisOverrides};
 use crate::server::{self, Options};
 use crate::store::{MemoryStore, RedisOptions, RedisStore, Store};
 use crate::telemetry::{LogFormat, Metrics, init_logs};
@@ -27,6 +31,8 @@ use crate::telemetry::{LogFormat, Metrics, init_logs};
 /// no shard is locked long enough for a request to notice.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_LOOKS: usize = 256;
+/// Where the token is that is made at the start.
+const ADMIN_TOKEN_FILE: &str = "admin-token";
 /// How long the process goes on listening after the signal to stop.
 const NOTICE: Duration = Duration::from_secs(1);
 
@@ -67,9 +73,13 @@ pub(super) struct Args {
     /// The most subjects that the memory store remembers.
     #[arg(long, env = "WEIR_MAX_SUBJECTS", value_name = "N", default_value = "1000000")]
     max_subjects: NonZeroUsize,
-    /// Where overrides and generated tokens are kept.
-    #[arg(long, env = "WEIR_DATA_DIR", value_name = "DIR")]
-    data_dir: Option<PathBuf>,
+    /// Where overrides (without Redis) and the generated admin token are kept; made when it is not there.
+    #[arg(long, env = "WEIR_DATA_DIR", value_name = "DIR", default_value = "weir-data")]
+    data_dir: PathBuf,
+    /// Who may use the admin API: a file with a line NAME viewer|operator SHA256 for each token (see weir token new). Without it,
+    /// this machine only, with a token that is made at the start and kept in the data directory.
+    #[arg(long, env = "WEIR_ADMIN_TOKENS_FILE", value_name = "FILE")]
+    admin_tokens_file: Option<PathBuf>,
     /// Which families of rate-limit headers to send: some of standard,legacy,hints, or none.
     #[arg(long, env = "WEIR_HEADERS", value_name = "FAMILIES", default_value = "standard,legacy,hints")]
     headers: Families,
@@ -105,14 +115,19 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let addresses = addresses(&args.bind)?;
     check_origins(&args.cors_origin)?;
     let loaded = load_config(args.config.as_deref())?;
-    check_data_dir(args.data_dir.as_deref())?;
     let metrics = Arc::new(Metrics::new().map_err(|error| Failure::new(format!("the metrics cannot be set up: {error}")))?);
+    make_data_dir(&args.data_dir)?;
+    let tokens = Arc::new(tokens(&args)?);
     let Opened { store, tended, name } = open_store(&args)?;
+    let (overrides, heard) = open_overrides(&args, &tended)?;
     let key_hasher = key_hasher(args.key_hash_secret_file.as_deref())?;
     let config = loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
-    let limiter = Arc::new(Limiter::new(config, store).with_metrics(metrics.clone()).with_processes(args.expected_processes.get()));
+    let limiter = Arc::new(
+        Limiter::new(config, store).with_metrics(metrics.clone()).with_processes(args.expected_processes.get()).with_overrides(overrides),
+    );
     let watcher = loaded.map(|loaded| watch_config(&loaded, &limiter, &metrics)).transpose()?;
-    let settings = Settings { headers: args.headers, cors_origins: args.cors_origin, store: name, key_hasher, ..Settings::default() };
+    let settings =
+        Settings { headers: args.headers, cors_origins: args.cors_origin, store: name, key_hasher, tokens, ..Settings::default() };
     let api = Data::new(Api::new(limiter, metrics.clone(), settings));
     let options = Options {
         workers: args.workers,
@@ -131,6 +146,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         }
         let shutdown = stop_signal()?;
         actix_web::rt::spawn(tend(tended, metrics));
+        if let Some(heard) = heard {
+            actix_web::rt::spawn(heard);
+        }
         if let Some(watcher) = watcher {
             actix_web::rt::spawn(reload_on_hangup(watcher));
         }
@@ -231,6 +249,61 @@ fn key_hasher(path: Option<&Path>) -> Result<KeyHasher, Failure> {
     if secret.len() < 16 { Err(failed("the secret is shorter than 16 bytes".to_owned())) } else { Ok(KeyHasher::with_secret(secret)) }
 }
 
+/// A directory of this user's own.
+fn make_data_dir(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+        Failure::new(format!("cannot make the data directory {}: {error}", path.display())).hint("name another with --data-dir")
+    })
+}
+
+/// The tokens of the file, or one that is made now, for this machine only.
+fn tokens(args: &Args) -> Result<Tokens, Failure> {
+    if let Some(path) = &args.admin_tokens_file {
+        return Tokens::from_file(path).map_err(|error| {
+            Failure::new(format!("--admin-tokens-file {}: {error}", path.display())).hint("weir token new makes a line for it")
+        });
+    }
+    let secret = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+    let path = args.data_dir.join(ADMIN_TOKEN_FILE);
+    let failed = |error: std::io::Error| {
+        Failure::new(format!("cannot write {}: {error}", path.display())).hint("name another directory with --data-dir")
+    };
+    // A new file each time: one that somebody else made, with other permissions, is not written to.
+    let _ = std::fs::remove_file(&path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+    file.write_all(secret.as_bytes()).map_err(failed)?;
+    Ok(Tokens::local(Token::new("local", Role::Operator, &secret)))
+}
+
+/// What hears of changes while the process lives.
+type Hearing = std::pin::Pin<Box<dyn Future<Output = ()>>>;
+
+/// The overrides that belong to the store, behind a cache that hears of changes.
+fn open_overrides(args: &Args, tended: &Tended) -> Result<(Arc<Cache>, Option<Hearing>), Failure> {
+    match tended {
+        Tended::Redis(store) => {
+            let overrides = Arc::new(RedisOverrides::beside(store));
+            let cache = Arc::new(Cache::new(overrides.clone(), FRESH));
+            let heeding = cache.clone();
+            let heard = async move { overrides.listen(Arc::new(move |news| heeding.heed(&news))).await };
+            Ok((cache, Some(Box::pin(heard))))
+        }
+        Tended::Memory(_) => {
+            let overrides = EmbeddedOverrides::open(&args.data_dir, Arc::new(SystemClock)).map_err(|error| {
+                Failure::new(error).hint("one process at a time: give each a --data-dir of its own, or let them share a Redis")
+            })?;
+            let overrides = Arc::new(overrides);
+            let cache = Arc::new(Cache::new(overrides.clone(), FRESH));
+            let heeding = cache.clone();
+            overrides.tell(Arc::new(move |news| heeding.heed(&news)));
+            Ok((cache, None))
+        }
+    }
+}
+
 /// A prefix ends up in every key: short, and without what would break a key apart.
 fn prefix(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':');
@@ -238,15 +311,6 @@ fn prefix(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err("1 to 64 of A-Z a-z 0-9 _ - . :".to_owned())
-    }
-}
-
-fn check_data_dir(path: Option<&Path>) -> Result<(), Failure> {
-    match path {
-        Some(path) if !path.is_dir() => {
-            Err(Failure::new(format!("{} is not a directory", path.display())).hint("create it, or name another with --data-dir"))
-        }
-        _ => Ok(()),
     }
 }
 

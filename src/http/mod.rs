@@ -3,6 +3,7 @@
 //! Layout: `check` and `batch` are the doors, `health` is for whoever watches; `headers` and `problem` say a decision in HTTP's
 //! words and are pure; `body` reads what was sent; `edge` is what every request passes on its way in and out.
 
+mod admin;
 mod batch;
 mod body;
 mod check;
@@ -21,6 +22,7 @@ use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, Resource};
 use tracing::warn;
 
+pub use admin::{Role, Token, TokenFileError, Tokens};
 pub use body::{CheckBody, Cost};
 pub(crate) use edge::{cors, edge};
 pub use headers::{EXPOSED, Families, of_decision, whole_millis, whole_seconds};
@@ -45,7 +47,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// How the API answers.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// Which families of headers are sent.
     pub headers: Families,
@@ -57,6 +59,8 @@ pub struct Settings {
     pub store: &'static str,
     /// Turns API keys into subjects.
     pub key_hasher: KeyHasher,
+    /// Who may administer; nobody by default.
+    pub tokens: Arc<Tokens>,
 }
 
 impl Default for Settings {
@@ -67,6 +71,7 @@ impl Default for Settings {
             body_timeout: Duration::from_secs(10),
             store: "memory",
             key_hasher: KeyHasher::default(),
+            tokens: Arc::default(),
         }
     }
 }
@@ -112,6 +117,7 @@ pub(crate) fn routes(config: &mut ServiceConfig) {
         .service(get("/health/live", || web::to(health::live)))
         .service(get("/health/ready", || web::to(health::ready)))
         .service(get("/metrics", || web::to(health::metrics)))
+        .configure(admin::routes)
         .default_service(web::to(not_found));
 }
 

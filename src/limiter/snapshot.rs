@@ -1,10 +1,15 @@
 //! A config in force, with what is worked out from it once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::anonymous::Gate;
-use crate::config::{Config, OnFailure, Overrides, Route, Who};
-use crate::limit::Policy;
+use crate::config::{Config, OnFailure, Overrides, Own, Route, Who};
+use crate::identity::Subject;
+use crate::limit::{Micros, Policy};
+use crate::overrides::Override;
+
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The policies of one place for those who have nothing of their own.
 pub(super) struct Policies {
@@ -13,9 +18,22 @@ pub(super) struct Policies {
     pub(super) address: Arc<Policy>,
 }
 
+impl Policies {
+    /// What `subject` has if nothing is set for it.
+    pub(super) fn inherited(&self, subject: &Subject) -> &Arc<Policy> {
+        match subject {
+            Subject::Address(_) => &self.address,
+            Subject::Anonymous => self.shared.as_ref().unwrap_or(&self.user),
+            Subject::User(_) | Subject::ApiKey(_) => &self.user,
+        }
+    }
+}
+
 /// A config in force. One per reload; a request uses one from its beginning to its end.
 pub(super) struct Snapshot {
     pub(super) config: Arc<Config>,
+    /// Tells this snapshot from every other of the process.
+    pub(super) generation: u64,
     general: (Policies, Gate),
     /// For each route: its own, if it has limits of its own.
     routes: Vec<Option<(Policies, Gate)>>,
@@ -41,7 +59,8 @@ impl Snapshot {
         let general = (policies(&config, None), Gate::default());
         let routes =
             config.routes.iter().map(|route| route.limits.as_ref().map(|_| (policies(&config, Some(route)), Gate::default()))).collect();
-        Self { config: Arc::new(config), general, routes }
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        Self { config: Arc::new(config), generation, general, routes }
     }
 
     /// The place of a request. Without a path it is on no route.
@@ -53,6 +72,36 @@ impl Snapshot {
         let (policies, gate) = own.unwrap_or(&self.general);
         Place { route, policies, gate, on_failure: self.config.on_failure(route) }
     }
+}
+
+impl Snapshot {
+    /// The policy of a subject that has `general` set, and `own` on a route with limits of its own, at `now` (µs). What is set but makes no
+    /// policy together with what lies below counts for nothing: what is inherited holds.
+    pub(super) fn own_policy(&self, place: &Place<'_>, subject: &Subject, general: &Override, own: &Override, now: Micros) -> Arc<Policy> {
+        let who = who(subject, general.tier_at(now));
+        let layers = self.config.layers(who, place.route, Overrides { general: layer(general, now), route: layer(own, now) });
+        match layers.policy() {
+            Ok(policy) => Arc::new(policy),
+            Err(problems) => {
+                tracing::warn!(%subject, problem = %problems[0], "an override makes no policy with what it lies over: what is inherited holds");
+                Arc::new(self.config.layers(who, place.route, Overrides::default()).policy().unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Whose layers apply to `subject`, in this tier if it is a user.
+pub(super) const fn who<'a>(subject: &Subject, tier: Option<&'a str>) -> Who<'a> {
+    match subject {
+        Subject::User(_) | Subject::ApiKey(_) => Who::User { tier },
+        Subject::Anonymous => Who::SharedAnonymous,
+        Subject::Address(_) => Who::Address,
+    }
+}
+
+/// What is set, with its temporary part if that has not ended at `now`.
+pub(super) fn layer(own: &Override, now: Micros) -> Own<'_> {
+    Own { standing: Some(&own.standing.part), temporary: own.temporary_at(now).map(|layer| &layer.part) }
 }
 
 /// The compiler has shown that every combination of the file's layers is a policy; the built-in one is what is left if that were

@@ -44,6 +44,16 @@ pub enum ChangeError {
 }
 
 impl Change {
+    /// The word for it in the audit.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Patch { .. } => "update",
+            Self::Replace { .. } => "replace",
+            Self::Delete => "delete",
+        }
+    }
+
     /// What is set after the change of what is set `before` at `now`. Where the temporary part gets a new end, its `until` is `now`
     /// plus the time; the store says it anew on its own clock.
     ///

@@ -20,7 +20,7 @@ use redis::{Client, FromRedisValue};
 use super::{Fields, Listener, Malformed, News, OverrideStore, Page, Record, Stored, Target, Write, WriteError, Written};
 use crate::clock::unix_micros;
 use crate::limit::Micros;
-use crate::store::{ErrorKind, RedisConnection as Connection, RedisPool, StoreError};
+use crate::store::{ErrorKind, RedisConnection as Connection, RedisPool, RedisStore, StoreError};
 
 /// One change. Changes are rare: the script travels with each.
 const WRITE: &str = include_str!("redis/write.lua");
@@ -41,10 +41,11 @@ pub struct RedisOverrides {
 }
 
 impl RedisOverrides {
-    /// Overrides under `prefix`, on `pool`, with a connection of its own to listen on.
+    /// The overrides that are kept beside the state of `store`, with a connection of their own to listen on.
     #[must_use]
-    pub fn new(pool: Arc<RedisPool>, client: Client, prefix: &str) -> Self {
-        Self { pool, client, prefix: prefix.into() }
+    pub fn beside(store: &RedisStore) -> Self {
+        let (pool, client, prefix) = store.parts();
+        Self { pool, client, prefix }
     }
 
     fn config_key(&self, target: &Target) -> String {

@@ -21,7 +21,6 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Value};
 use super::{Ask, ErrorKind, Key, Store, StoreError};
 use crate::clock::unix_micros;
 use crate::limit::{Decision, Policy, without_state};
-use crate::overrides::RedisOverrides;
 use error::store_error;
 use lane::Lane;
 pub(crate) use pool::{Connection as RedisConnection, RedisPool};
@@ -84,10 +83,9 @@ impl RedisStore {
         script::state_keys(&self.prefix, key, policy)
     }
 
-    /// The overrides that are kept beside the state.
-    #[must_use]
-    pub fn overrides(&self) -> RedisOverrides {
-        RedisOverrides::new(Arc::clone(&self.pool), self.client.clone(), &self.prefix)
+    /// What others that keep things beside the state need: the pool, the client, the prefix.
+    pub(crate) fn parts(&self) -> (Arc<RedisPool>, Client, Box<str>) {
+        (Arc::clone(&self.pool), self.client.clone(), self.prefix.clone())
     }
 
     /// How many decisions met stored state that was none of theirs (rubbish, a wrong type), and replaced it.

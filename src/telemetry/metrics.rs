@@ -75,6 +75,8 @@ pub struct Metrics {
     memory_subjects: IntGauge,
     corrupt_states: IntGauge,
     claims_ignored: IntCounter,
+    admin_writes: IntCounter,
+    failed_logins: IntCounter,
     /// By [`OnFailure`].
     degraded: [IntCounter; 3],
     reloads: [IntCounter; 2],
@@ -106,6 +108,8 @@ impl Metrics {
         let corrupt_states =
             IntGauge::new("weir_store_corrupt_states", "Stored states since the start that were none of ours and were replaced.")?;
         let claims_ignored = IntCounter::new("weir_claims_ignored_total", "Requests in which somebody who is not trusted said who asks.")?;
+        let admin_writes = IntCounter::new("weir_admin_writes_total", "Changes that operators made through this process.")?;
+        let failed_logins = IntCounter::new("weir_admin_failed_logins_total", "Calls of the admin API without a token that is taken.")?;
         let degraded = IntCounterVec::new(
             Opts::new(
                 "weir_degraded_decisions_total",
@@ -131,6 +135,8 @@ impl Metrics {
         registry.register(Box::new(memory_subjects.clone()))?;
         registry.register(Box::new(corrupt_states.clone()))?;
         registry.register(Box::new(claims_ignored.clone()))?;
+        registry.register(Box::new(admin_writes.clone()))?;
+        registry.register(Box::new(failed_logins.clone()))?;
         registry.register(Box::new(degraded.clone()))?;
         registry.register(Box::new(reloads.clone()))?;
         registry.register(Box::new(reload_ok.clone()))?;
@@ -153,6 +159,8 @@ impl Metrics {
             memory_subjects,
             corrupt_states,
             claims_ignored,
+            admin_writes,
+            failed_logins,
             degraded: [OnFailure::Allow, OnFailure::Deny, OnFailure::Local].map(|policy| degraded.with_label_values(&[policy.name()])),
             reloads: ["applied", "failed"].map(|result| reloads.with_label_values(&[result])),
             reload_ok,
@@ -209,6 +217,16 @@ impl Metrics {
     /// Somebody who is not trusted said who asks.
     pub fn claim_ignored(&self) {
         self.claims_ignored.inc();
+    }
+
+    /// An operator changed something.
+    pub fn admin_write(&self) {
+        self.admin_writes.inc();
+    }
+
+    /// Somebody called the admin API without a token that is taken.
+    pub fn login_failed(&self) {
+        self.failed_logins.inc();
     }
 
     /// A decision was made in place of the store's.

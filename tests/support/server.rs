@@ -151,13 +151,16 @@ pub struct Process {
     pub address: SocketAddr,
     child: Child,
     log: JoinHandle<Vec<String>>,
+    directory: tempfile::TempDir,
 }
 
 impl Process {
     /// Starts it with these arguments and waits until its log says where it listens.
     pub fn start(arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["serve", "--bind", "127.0.0.1:0", "--log-format", "json"])
+            .args(["serve", "--bind", "127.0.0.1:0", "--log-format", "json", "--data-dir"])
+            .arg(directory.path())
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -180,7 +183,12 @@ impl Process {
             lines
         });
         let address = told.recv_timeout(PATIENCE).expect("weir serve did not say where it listens");
-        Self { address, child, log }
+        Self { address, child, log, directory }
+    }
+
+    /// The admin token that it made.
+    pub fn token(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("admin-token")).unwrap()
     }
 
     /// Sends it a signal by name, as in `TERM`.

@@ -1,0 +1,157 @@
+//! `/admin/rate-limit/…`: what operators do while everything runs. It is never limited by the limits it edits.
+
+mod auth;
+mod change;
+mod show;
+
+use actix_web::http::header::{CONTENT_TYPE, IF_MATCH};
+use actix_web::http::{Method, header};
+use actix_web::web::{self, Data, Payload, Query, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+pub use auth::{Role, Token, TokenFileError, Tokens};
+
+use super::{Api, JSON, MOST_BATCH_BYTES, MOST_CHECK_BYTES, NO_STORE, Problem, Shared, body, builder, refuse};
+use crate::identity::Subject;
+use crate::limiter::{OperateError, Order};
+use crate::overrides::{Change, Target};
+use actix_web::http::header::CACHE_CONTROL;
+
+/// The most that a list or an audit gives at once.
+const MOST_ITEMS: usize = 1_000;
+const SOME_ITEMS: usize = 100;
+
+/// Who and what a call is about.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct About {
+    user_id: Option<String>,
+    subject: Option<String>,
+    route: Option<String>,
+    prefix: Option<String>,
+    cursor: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(super) fn routes(config: &mut ServiceConfig) {
+    for path in ["config", "state", "reset", "explain", "audit", "export", "import"] {
+        config.service(web::resource(format!("/admin/rate-limit/{path}")).default_service(web::to(call)));
+    }
+}
+
+/// One call: known path, known method, known caller, then what it does.
+async fn call(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpResponse {
+    let import = request.path().ends_with("/import");
+    let most = if import { MOST_BATCH_BYTES } else { MOST_CHECK_BYTES };
+    let writes = request.method() != Method::GET && request.method() != Method::HEAD && !request.path().ends_with("/explain");
+    let token = match auth::authenticate(&api, &request, writes).await {
+        Ok(token) => token,
+        Err(problem) => {
+            body::drain(&mut payload, most, super::DRAIN_PATIENCE).await;
+            let status = problem.status;
+            let mut response = refuse(&problem);
+            if status == 401 {
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+            }
+            return response;
+        }
+    };
+    match answer(&api, &request, &mut payload, most, &token).await {
+        Ok(response) => response,
+        Err(problem) => refuse(&problem),
+    }
+}
+
+async fn answer(api: &Data<Api>, request: &HttpRequest, payload: &mut Payload, most: usize, token: &str) -> Result<HttpResponse, Problem> {
+    if request.headers().get(CONTENT_TYPE).is_some_and(|value| !value.as_bytes().starts_with(b"application/")) {
+        body::drain(payload, most, super::DRAIN_PATIENCE).await;
+        return Err(Problem::new(415, "unsupported_media_type", "send application/json"));
+    }
+    let bytes = body::read(request.headers(), payload, most, api.settings.body_timeout).await?;
+    let about = Query::<About>::from_query(request.query_string())
+        .map_err(|error| Problem::new(400, "invalid_query", format!("the query cannot be used: {error}")))?
+        .into_inner();
+    let order =
+        |reason: Option<String>| -> Result<Order, Problem> { Ok(Order { by: token.to_owned(), reason, if_match: if_match(request)? }) };
+    let path = request.path().rsplit('/').next().unwrap_or("");
+    match (path, request.method().as_str()) {
+        ("config", "GET") if about.user_id.is_none() && about.subject.is_none() => show::list(api, &about).await,
+        ("config", "GET") => show::one(api, &target(&about, None)?).await,
+        ("config", "DELETE") => change::make(api, &target(&about, None)?, &Change::Delete, &order(None)?, false).await,
+        ("config", method @ ("POST" | "PUT")) => {
+            let mut fields = object(&bytes)?;
+            let target = target(&about, Some(&mut fields))?;
+            let asked = change::parse(fields, method == "PUT")?;
+            change::make(api, &target, &asked.change, &order(asked.reason)?, asked.refill).await
+        }
+        ("state", "GET") => show::state(api, &target(&about, None)?).await,
+        ("reset", "POST") => {
+            let target = target(&about, None)?;
+            api.limiter.reset(&target).await.map_err(problem)?;
+            Ok(ok(&json!({"status": "reset", "user_id": target.subject.to_string()})))
+        }
+        ("audit", "GET") => show::audit(api, &target(&about, None)?, about.limit.unwrap_or(SOME_ITEMS).min(MOST_ITEMS)).await,
+        ("explain", "POST") => show::explain(api, request, &bytes).await,
+        ("export", "GET") => show::export(api).await,
+        ("import", "POST") => change::import(api, &bytes, &order(None)?).await,
+        (_, method) => Err(Problem::new(405, "method_not_allowed", format!("{method} is not answered here"))),
+    }
+}
+
+fn ok(body: &Value) -> HttpResponse {
+    builder(200).insert_header((CONTENT_TYPE, JSON)).insert_header((CACHE_CONTROL, NO_STORE)).body(body.to_string())
+}
+
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
+    body::parse_object(if bytes.trim_ascii().is_empty() { b"{}" } else { bytes })
+}
+
+/// Who a call is about: `user_id`, `subject`, or the same in the body, where an `api_key` may stand too.
+fn target(about: &About, fields: Option<&mut Map<String, Value>>) -> Result<Target, Problem> {
+    let mut named = Vec::new();
+    let invalid = |error: &dyn std::fmt::Display| Problem::new(400, "invalid_user", error.to_string());
+    let user = |id: &str| Subject::user(id).map_err(|error| invalid(&error));
+    let reserved =
+        |text: &str| Subject::from_reserved(text).ok_or_else(|| Problem::new(400, "invalid_subject", "subject is key:…, ip:… or anon:"));
+    named.extend(about.user_id.as_deref().map(user));
+    named.extend(about.subject.as_deref().map(reserved));
+    if let Some(fields) = fields {
+        let mut text = |name: &str| match fields.remove(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(Problem::new(400, "invalid_body", format!("{name}: must be a text"))),
+        };
+        named.extend(text("user_id")?.map(|id| user(&id)));
+        named.extend(text("subject")?.map(|id| reserved(&id)));
+        named.extend(
+            text("api_key")?.map(|key| crate::identity::KeyHasher::default().subject(&[key.as_bytes()]).map_err(|error| invalid(&error))),
+        );
+    }
+    let mut named = named.into_iter();
+    match (named.next(), named.next()) {
+        (Some(subject), None) => Ok(Target { subject: subject?, route: about.route.as_deref().map(Into::into) }),
+        (None, _) => Err(Problem::new(400, "missing_user", "say who it is about: user_id or subject")),
+        (Some(_), Some(_)) => Err(Problem::new(400, "invalid_user", "say only once who it is about")),
+    }
+}
+
+/// The version that the caller saw: `If-Match: "17"`.
+fn if_match(request: &HttpRequest) -> Result<Option<u64>, Problem> {
+    let Some(value) = request.headers().get(IF_MATCH) else { return Ok(None) };
+    let version = value.to_str().ok().and_then(|text| text.trim_matches('"').parse().ok());
+    version.map(Some).ok_or_else(|| Problem::new(400, "invalid_if_match", "If-Match takes the version in quotes"))
+}
+
+fn problem(error: OperateError) -> Problem {
+    match error {
+        OperateError::Store(_) => Problem::store_away(),
+        OperateError::Stale(_) => Problem::new(412, "stale", error.to_string()),
+        OperateError::NoOverrides => Problem::new(503, "no_overrides", error.to_string()),
+        OperateError::UnknownRoute => Problem::new(404, "unknown_route", error.to_string()),
+        OperateError::UnknownTier(_) | OperateError::Policy(_) | OperateError::Change(_) => {
+            Problem::new(400, "invalid_limits", error.to_string())
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Who may administer: named bearer tokens with a role. Only their hashes are kept, compared in constant time; failures are slowed
+//! down for each address.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use actix_web::HttpRequest;
+use actix_web::http::header::AUTHORIZATION;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::super::{Api, Problem};
+use crate::clock::monotonic;
+
+/// Failures from one address that cost nothing; each further one waits.
+const FREE_FAILURES: u32 = 5;
+/// How long an answer to a wrong token waits then.
+const PENALTY: Duration = Duration::from_secs(1);
+/// Failures are forgotten after this.
+const MEMORY: Duration = Duration::from_secs(60);
+/// The most addresses whose failures are remembered.
+const MOST_ADDRESSES: usize = 10_000;
+
+/// What a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Look.
+    Viewer,
+    /// Look and change.
+    Operator,
+}
+
+/// A token that is taken: its name, what it may do, and its hash.
+#[derive(Debug, Clone)]
+pub struct Token {
+    name: String,
+    role: Role,
+    hash: [u8; 32],
+}
+
+impl Token {
+    /// The token `secret` under this name.
+    #[must_use]
+    pub fn new(name: &str, role: Role, secret: &str) -> Self {
+        Self { name: name.to_owned(), role, hash: Sha256::digest(secret).into() }
+    }
+}
+
+/// Why a file of tokens cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    /// It cannot be read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+    /// A line is none.
+    #[error("line {0} is not: NAME viewer|operator SHA256-IN-HEX (weir token new makes one)")]
+    Line(usize),
+    /// There is no token in it.
+    #[error("there is no token in it")]
+    Empty,
+}
+
+/// The tokens that are taken, and who failed lately.
+#[derive(Default)]
+pub struct Tokens {
+    tokens: Vec<Token>,
+    /// Only this machine may administer: nobody configured a token.
+    loopback_only: bool,
+    failures: Mutex<HashMap<IpAddr, (u32, Instant)>>,
+}
+
+impl Tokens {
+    /// These tokens, from anywhere.
+    #[must_use]
+    pub fn new(tokens: Vec<Token>) -> Self {
+        Self { tokens, ..Self::default() }
+    }
+
+    /// One token that was made at the start, from this machine only.
+    #[must_use]
+    pub fn local(token: Token) -> Self {
+        Self { tokens: vec![token], loopback_only: true, ..Self::default() }
+    }
+
+    /// The tokens of a file: a line each, `NAME viewer|operator SHA256-IN-HEX`; empty lines and lines with `#` in front say nothing.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a line is none.
+    pub fn from_file(path: &Path) -> Result<Self, TokenFileError> {
+        let text = std::fs::read_to_string(path)?;
+        let mut tokens = Vec::new();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')) {
+            tokens.push(token(line).ok_or(TokenFileError::Line(index + 1))?);
+        }
+        if tokens.is_empty() { Err(TokenFileError::Empty) } else { Ok(Self::new(tokens)) }
+    }
+
+    fn find(&self, secret: &str) -> Option<&Token> {
+        let hash: [u8; 32] = Sha256::digest(secret).into();
+        // All are compared, whichever fits.
+        self.tokens.iter().fold(None, |found, token| if bool::from(token.hash.ct_eq(&hash)) { Some(token) } else { found })
+    }
+
+    /// Notes a failure of `address`; whether the answer must wait.
+    fn failed(&self, address: IpAddr) -> bool {
+        let now = monotonic();
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() >= MOST_ADDRESSES {
+            failures.retain(|_, (_, last)| now.saturating_duration_since(*last) < MEMORY);
+        }
+        if failures.len() >= MOST_ADDRESSES && !failures.contains_key(&address) {
+            return true;
+        }
+        let (count, last) = failures.entry(address).or_insert((0, now));
+        if now.saturating_duration_since(*last) >= MEMORY {
+            *count = 0;
+        }
+        *count = count.saturating_add(1);
+        *last = now;
+        *count > FREE_FAILURES
+    }
+}
+
+fn token(line: &str) -> Option<Token> {
+    let mut words = line.split_ascii_whitespace();
+    let (name, role, hex) = (words.next()?, words.next()?, words.next()?);
+    let role = match role {
+        "viewer" => Role::Viewer,
+        "operator" => Role::Operator,
+        _ => return None,
+    };
+    if words.next().is_some() || hex.len() != 64 || !hex.is_ascii() {
+        return None;
+    }
+    let mut hash = [0; 32];
+    for (index, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(Token { name: name.to_owned(), role, hash })
+}
+
+/// The name of the caller's token.
+pub(super) async fn authenticate(api: &Api, request: &HttpRequest, writes: bool) -> Result<String, Problem> {
+    let tokens = &api.settings.tokens;
+    let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
+    if tokens.tokens.is_empty() || (tokens.loopback_only && peer.is_some_and(|peer| !peer.is_loopback())) {
+        return Err(Problem::new(403, "admin_is_local", "without configured tokens the admin API answers this machine only"));
+    }
+    let secret = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| value.strip_prefix("Bearer "));
+    let Some(token) = secret.and_then(|secret| tokens.find(secret)) else {
+        api.metrics.login_failed();
+        if secret.is_some() && peer.is_some_and(|peer| tokens.failed(peer)) {
+            tokio::time::sleep(PENALTY).await;
+        }
+        return Err(Problem::new(401, "unauthorized", "send Authorization: Bearer TOKEN"));
+    };
+    if writes && token.role == Role::Viewer {
+        return Err(Problem::new(403, "viewer", "this token may look, and change nothing"));
+    }
+    Ok(token.name.clone())
+}
