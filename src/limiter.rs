@@ -135,16 +135,17 @@ impl Limiter {
         {
             return Ok(answer);
         }
-        let policy = self.policy(&snapshot, &place, &request.subject).await?;
-        self.decide(&place, request.subject, &policy, cost).await
+        let key = Key::new(&request.subject, place.scope());
+        let policy = self.policy(&snapshot, &place, &request.subject, &key).await?;
+        self.decide(&place, request.subject, &key, policy, cost).await
     }
 
     /// The policy of `subject`: what it inherits, and over it what is set for it.
-    async fn policy(&self, snapshot: &Snapshot, place: &Place<'_>, subject: &Subject) -> Result<Arc<Policy>, StoreError> {
+    async fn policy(&self, snapshot: &Snapshot, place: &Place<'_>, subject: &Subject, key: &Key) -> Result<Arc<Policy>, StoreError> {
         let inherited = place.policies.inherited(subject);
         let Some(overrides) = &self.overrides else { return Ok(Arc::clone(inherited)) };
-        let general = self.known(overrides, place, subject, None).await?;
-        let Some(route) = place.scope() else {
+        if place.scope().is_none() {
+            let general = self.known(overrides, place, key).await?;
             if general.stored.own.is_empty() {
                 return Ok(Arc::clone(inherited));
             }
@@ -152,8 +153,9 @@ impl Limiter {
             let temporary = general.stored.own.temporary_at(now).is_some();
             let make = || snapshot.own_policy(place, subject, &general.stored.own, &Override::default(), now);
             return Ok(general.policy(snapshot.generation, temporary, make));
-        };
-        let own = self.known(overrides, place, subject, Some(route)).await?;
+        }
+        let general = self.known(overrides, place, &Key::new(subject, None)).await?;
+        let own = self.known(overrides, place, key).await?;
         if general.stored.own.is_empty() && own.stored.own.is_empty() {
             return Ok(Arc::clone(inherited));
         }
@@ -163,13 +165,14 @@ impl Limiter {
 
     /// What is set for `subject`. Where the store cannot say and nothing is remembered, what is inherited holds if something is to be
     /// answered without the store at all; with `deny` it is an error. Whoever finds that a temporary part has ended takes it away.
-    async fn known(&self, overrides: &Cache, place: &Place<'_>, subject: &Subject, route: Option<&str>) -> Result<Arc<Known>, StoreError> {
-        let target = Target { subject: subject.clone(), route: route.map(Into::into) };
-        let known = match overrides.get(&target, monotonic()).await {
+    async fn known(&self, overrides: &Cache, place: &Place<'_>, key: &Key) -> Result<Arc<Known>, StoreError> {
+        let known = match overrides.get(key, monotonic()).await {
             Err(_) if place.on_failure != OnFailure::Deny => Arc::default(),
             known => known?,
         };
-        if known.first_to_see_the_end(overrides.store().now()) {
+        if known.first_to_see_the_end(|| overrides.store().now())
+            && let Some(target) = Target::from_key(key.as_str())
+        {
             self.end_temporary(overrides, &target, &known.stored.own).await;
         }
         Ok(known)
@@ -185,14 +188,14 @@ impl Limiter {
     /// alone, so neither a flood nor a steady taker shuts others out.
     async fn check_shared(&self, place: &Place<'_>, policy: &Arc<Policy>, cost: Units) -> Result<Option<Answer>, StoreError> {
         let Some(cost) = place.gate.cost_to_ask(cost, policy, self.clock.now()) else { return Ok(None) };
-        let answer = self.decide(place, Subject::Anonymous, policy, cost).await?;
+        let key = Key::new(&Subject::Anonymous, place.scope());
+        let answer = self.decide(place, Subject::Anonymous, &key, Arc::clone(policy), cost).await?;
         place.gate.learned(answer.decision.breaker_open, self.clock.now());
         Ok(Some(answer).filter(|answer| answer.decision.admitted && !answer.decision.breaker_open))
     }
 
-    async fn decide(&self, place: &Place<'_>, subject: Subject, policy: &Arc<Policy>, cost: Units) -> Result<Answer, StoreError> {
-        let key = Key::new(&subject, place.scope());
-        let ask = Ask { key: &key, policy, cost, at: None };
+    async fn decide(&self, place: &Place<'_>, subject: Subject, key: &Key, policy: Arc<Policy>, cost: Units) -> Result<Answer, StoreError> {
+        let ask = Ask { key, policy: &policy, cost, at: None };
         let start = monotonic();
         let decided = self.fallback.ask(&*self.store, ask).await;
         if let Some(metrics) = &self.metrics {
@@ -210,6 +213,6 @@ impl Limiter {
             }
         };
         tracing::debug!(%subject, cost, admitted = decision.admitted, reason = decision.reason.map(Reason::name), "decided");
-        Ok(Answer { subject, policy: Arc::clone(policy), decision, route: place.route.map(|route| route.name.clone()), degraded })
+        Ok(Answer { subject, policy, decision, route: place.route.map(|route| route.name.clone()), degraded })
     }
 }

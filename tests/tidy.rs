@@ -16,7 +16,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("clock", &["limit"]),
     ("store", &["limit", "identity", "clock"]),
     ("config", &["limit", "identity", "clock"]),
-    ("limiter.rs", &["limit", "identity", "store", "config", "telemetry", "clock", "overrides"]),
+    ("overrides", &["limit", "identity", "store", "clock"]),
+    ("limiter", &["limit", "identity", "store", "config", "telemetry", "clock", "overrides"]),
     ("simulate", &["limit", "identity", "store", "config", "clock"]),
     ("telemetry", &["limit", "store", "config", "clock"]),
 ];
@@ -28,6 +29,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("bb8_redis", &["store/redis", "overrides/redis"]),
     ("notify", &["config/watch"]),
     ("saphyr_parser", &["config/raw"]),
+    ("redb", &["overrides/embedded"]),
     ("clap", &["cli"]),
 ];
 

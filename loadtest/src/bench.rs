@@ -89,6 +89,7 @@ fn spread(users: u64) -> impl Fn(u64) -> Vec<u8> + Send + Sync + 'static {
 fn serve(address: std::net::SocketAddr, store: Option<&Process>) -> Vec<String> {
     let mut arguments: Vec<String> = ["serve", "--workers", "1", "--log-level", "warn", "--bind"].map(str::to_owned).to_vec();
     arguments.push(address.to_string());
+    arguments.extend(["--data-dir".to_owned(), format!("{}/weir-bench-{}", std::env::temp_dir().display(), address.port())]);
     if let Some(store) = store {
         arguments.extend([
             "--redis-url".to_owned(),

@@ -6,6 +6,7 @@ use clap::{Subcommand, ValueEnum};
 use sha2::{Digest, Sha256};
 
 use super::Failure;
+use crate::identity::hex;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -54,7 +55,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Role::Viewer => "viewer",
         Role::Operator => "operator",
     };
-    let hash: String = Sha256::digest(&token).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&Sha256::digest(&token));
     let shown = writeln!(io::stdout(), "token: {token}\nline for the tokens file:\n{name} {role} {hash}");
     shown.map_err(|error| Failure::new(format!("cannot write: {error}")))
 }

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Config;
 use super::raw::{MOST_BYTES, Mistake};
+use crate::identity::hex;
 
 /// A file that was read and is right.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,12 +97,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, LoadCause> {
 
 /// SHA-256 in hex.
 pub(super) fn content_hash(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&Sha256::digest(bytes))
 }
 
 fn not_utf8(bytes: &[u8], valid: usize) -> Mistake {

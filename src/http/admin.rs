@@ -144,6 +144,8 @@ fn if_match(request: &HttpRequest) -> Result<Option<u64>, Problem> {
     version.map(Some).ok_or_else(|| Problem::new(400, "invalid_if_match", "If-Match takes the version in quotes"))
 }
 
+/// By value: it stands in `map_err`.
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 fn problem(error: OperateError) -> Problem {
     match error {
         OperateError::Store(_) => Problem::store_away(),

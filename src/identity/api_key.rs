@@ -1,6 +1,6 @@
 //! API keys. A key is a secret: it is hashed before it becomes a key, a label or a word in a log, and nothing here keeps it.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
@@ -47,8 +47,18 @@ impl KeyHasher {
             // HMAC takes a secret of any length.
             Some(Err(_)) | None => Sha256::digest(key),
         };
-        hash.iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect::<String>().into()
+        hex(&hash[..DIGITS / 2]).into()
     }
+}
+
+/// Bytes as lower-case hex digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Without the secret.

@@ -61,7 +61,7 @@ fn walk<'a>(settings: &Settings, elements: impl DoubleEndedIterator<Item = &'a [
 
 /// The elements of all lines together, without the empty ones.
 fn comma_elements<'a>(lines: &'a [&'a [u8]]) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-    lines.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(|element| element.trim_ascii()).filter(|element| !element.is_empty())
+    lines.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
 /// The `for` values of all elements of all `Forwarded` lines together (RFC 7239). An element without one is an element that cannot
@@ -94,7 +94,7 @@ fn outside_quotes(line: &[u8], separator: u8) -> Vec<&[u8]> {
         }
         false
     })
-    .map(|part| part.trim_ascii())
+    .map(<[u8]>::trim_ascii)
     .collect()
 }
 

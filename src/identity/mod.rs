@@ -11,7 +11,7 @@ mod subject;
 
 use std::fmt;
 
-pub use api_key::{InvalidApiKey, KeyHasher};
+pub use api_key::{InvalidApiKey, KeyHasher, hex};
 pub use client_ip::{Peer, canonical, client_address, parse_address};
 pub use settings::Settings;
 pub use subject::{InvalidUserId, Subject};

@@ -37,9 +37,9 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whether the time of a temporary part is over at `now` (µs) and nobody has seen it here before.
-    pub fn first_to_see_the_end(&self, now: Micros) -> bool {
-        let over = self.stored.own.temporary.as_ref().is_some_and(|temporary| temporary.until <= now);
+    /// Whether the time of a temporary part is over at `now` (µs, asked only when there is one) and nobody has seen it here before.
+    pub fn first_to_see_the_end(&self, now: impl FnOnce() -> Micros) -> bool {
+        let over = self.stored.own.temporary.as_ref().is_some_and(|temporary| temporary.until <= now());
         over && !self.ending.swap(true, Ordering::Relaxed)
     }
 
@@ -118,25 +118,24 @@ impl Cache {
         self.malformed.load(Ordering::Relaxed)
     }
 
-    /// What is set for `target`, as far as is known at `now`.
+    /// What is set for the target that `key` names, as far as is known at `now`.
     ///
     /// # Errors
     /// When the store cannot say and nothing is remembered.
-    pub async fn get(&self, target: &Target, now: Instant) -> Result<Arc<Known>, StoreError> {
-        let key = target.key();
-        let shard = self.shard(&key);
-        match self.remembered(shard, &key, now) {
+    pub async fn get(&self, key: &Key, now: Instant) -> Result<Arc<Known>, StoreError> {
+        let shard = self.shard(key);
+        match self.remembered(shard, key, now) {
             Remembered::Fresh(known) => return Ok(known),
             Remembered::Stale(known) => {
                 // This caller looks; others go on with what is there.
-                return Ok(self.look(shard, target, key, now).await.unwrap_or(known));
+                return Ok(self.look(shard, key, now).await.unwrap_or(known));
             }
             Remembered::Nothing => {}
         }
         let _alone = shard.reading.lock().await;
-        match self.remembered(shard, &key, now) {
+        match self.remembered(shard, key, now) {
             Remembered::Fresh(known) => Ok(known),
-            Remembered::Stale(_) | Remembered::Nothing => self.look(shard, target, key, now).await,
+            Remembered::Stale(_) | Remembered::Nothing => self.look(shard, key, now).await,
         }
     }
 
@@ -175,15 +174,17 @@ impl Cache {
     }
 
     /// Reads the store, and keeps what it says unless news came meanwhile or something newer is known.
-    async fn look(&self, shard: &Shard, target: &Target, key: Key, now: Instant) -> Result<Arc<Known>, StoreError> {
+    async fn look(&self, shard: &Shard, key: &Key, now: Instant) -> Result<Arc<Known>, StoreError> {
+        // Keys are made from targets, so each names one.
+        let Some(target) = Target::from_key(key.as_str()) else { return Ok(Arc::default()) };
         let (news, epoch) = (shard.news.load(Ordering::SeqCst), self.epoch.load(Ordering::Relaxed));
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let read = self.store.read(target).await;
+        let read = self.store.read(&target).await;
         let mut entries = lock(shard);
         let stored = match read {
             Ok(stored) => stored,
             Err(error) => {
-                let Some(entry) = entries.get_mut(&key) else { return Err(error) };
+                let Some(entry) = entries.get_mut(key) else { return Err(error) };
                 (entry.until, entry.refreshing, entry.epoch) = (now + RETRY, false, epoch);
                 return Ok(Arc::clone(&entry.known));
             }
@@ -194,7 +195,7 @@ impl Cache {
                 tracing::warn!(key = key.as_str(), %field, "a stored field of an override cannot be read: what is inherited holds for it");
             }
         }
-        if let Some(entry) = entries.get_mut(&key)
+        if let Some(entry) = entries.get_mut(key)
             && entry.known.stored.own.version > stored.own.version
         {
             entry.refreshing = false;
@@ -202,11 +203,11 @@ impl Cache {
         }
         let known = Arc::new(Known { stored, policy: ArcSwapOption::empty(), ending: AtomicBool::new(false) });
         let epoch = if shard.news.load(Ordering::SeqCst) == news { epoch } else { u64::MAX };
-        if entries.len() >= MOST_PER_SHARD && !entries.contains_key(&key) {
+        if entries.len() >= MOST_PER_SHARD && !entries.contains_key(key) {
             forget_one(&mut entries);
         }
-        let until = now + self.fresh.mul_f64(self.share(&key));
-        entries.insert(key, Entry { known: Arc::clone(&known), until, epoch, refreshing: false });
+        let until = now + self.fresh.mul_f64(self.share(key));
+        entries.insert(key.clone(), Entry { known: Arc::clone(&known), until, epoch, refreshing: false });
         Ok(known)
     }
 

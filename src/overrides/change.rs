@@ -67,7 +67,9 @@ impl Change {
             Self::Delete => Ok((Override { version: before.version, ..Override::default() }, None)),
             Self::Replace { sets, note } => {
                 let mut standing = Layer::default();
-                sets.iter().for_each(|set| put(&mut standing, set));
+                for set in sets {
+                    put(&mut standing, set);
+                }
                 Ok((Override { standing, note: note.clone(), temporary: None, version: before.version }, None))
             }
             Self::Patch { sets, expires_in, note } => {
@@ -75,14 +77,18 @@ impl Change {
                     after.note.clone_from(note);
                 }
                 let Some(expires_in) = expires_in else {
-                    sets.iter().for_each(|set| put(&mut after.standing, set));
+                    for set in sets {
+                        put(&mut after.standing, set);
+                    }
                     return Ok((after, None));
                 };
                 if sets.iter().any(|set| matches!(set, Set::Policy(_, None) | Set::Tier(None))) {
                     return Err(ChangeError::NothingTemporary);
                 }
                 let mut layer = after.temporary.take().map(|temporary| temporary.layer).unwrap_or_default();
-                sets.iter().for_each(|set| put(&mut layer, set));
+                for set in sets {
+                    put(&mut layer, set);
+                }
                 after.temporary = Some(Temporary { layer, until: now + expires_in });
                 Ok((after, Some(*expires_in)))
             }

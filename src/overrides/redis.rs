@@ -107,6 +107,9 @@ impl RedisOverrides {
 
     /// What is stored for each of `keys`, in one round trip to the server.
     async fn read_all(&self, keys: &[String]) -> Result<Vec<Fields>, StoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut pipeline = redis::pipe();
         for key in keys {
             pipeline.hgetall(format!("{}:config:{key}", self.prefix));

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use prometheus::{Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::core::Collector;
+use prometheus::{Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use crate::config::OnFailure;
 use crate::limit::{Decision, Reason};
@@ -83,7 +84,7 @@ pub struct Metrics {
     reload_ok: IntGauge,
     reloaded_at: IntGauge,
     config_hash: IntGaugeVec,
-    draining: Gauge,
+    draining: IntGauge,
 }
 
 impl Metrics {
@@ -92,82 +93,46 @@ impl Metrics {
     /// # Errors
     /// When a name is taken or not allowed, which a test would have shown.
     pub fn new() -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
-        let decisions = IntCounterVec::new(Opts::new("weir_decisions_total", "Decisions by outcome and reason."), &["outcome", "reason"])?;
-        let breaker_openings = IntCounter::new("weir_breaker_openings_total", "How often a subject's breaker opened.")?;
-        let decision_seconds = Histogram::with_opts(
-            HistogramOpts::new("weir_decision_duration_seconds", "Time that the store took to decide.").buckets(LATENCY_BUCKETS.to_vec()),
-        )?;
-        let store_errors =
-            IntCounterVec::new(Opts::new("weir_store_errors_total", "Decisions that the store could not make, by kind."), &["kind"])?;
-        let http_requests = IntCounterVec::new(
-            Opts::new("weir_http_requests_total", "HTTP requests by endpoint and class of the status."),
-            &["endpoint", "status"],
-        )?;
-        let memory_subjects = IntGauge::new("weir_memory_subjects", "Subjects that the memory store remembers.")?;
-        let corrupt_states =
-            IntGauge::new("weir_store_corrupt_states", "Stored states since the start that were none of ours and were replaced.")?;
-        let claims_ignored = IntCounter::new("weir_claims_ignored_total", "Requests in which somebody who is not trusted said who asks.")?;
-        let admin_writes = IntCounter::new("weir_admin_writes_total", "Changes that operators made through this process.")?;
-        let failed_logins = IntCounter::new("weir_admin_failed_logins_total", "Calls of the admin API without a token that is taken.")?;
-        let degraded = IntCounterVec::new(
-            Opts::new(
-                "weir_degraded_decisions_total",
-                "Decisions made in place of a store that could not say, by what was to be done then.",
-            ),
+        let new = Registering(Registry::new());
+        let decisions = new.counters("weir_decisions_total", "Decisions by outcome and reason.", &["outcome", "reason"])?;
+        let store_errors = new.counters("weir_store_errors_total", "Decisions that the store could not make, by kind.", &["kind"])?;
+        let http_requests =
+            new.counters("weir_http_requests_total", "HTTP requests by endpoint and class of the status.", &["endpoint", "status"])?;
+        let degraded = new.counters(
+            "weir_degraded_decisions_total",
+            "Decisions made in place of a store that could not say, by what was to be done then.",
             &["policy"],
         )?;
-        let reloads =
-            IntCounterVec::new(Opts::new("weir_config_reloads_total", "Changes of limit.yaml, by what came of them."), &["result"])?;
-        let reload_ok = IntGauge::new("weir_config_last_reload_successful", "1 when the file that is there now is in force.")?;
-        let reloaded_at = IntGauge::new("weir_config_last_reload_timestamp_seconds", "When the limits in force were read.")?;
-        let config_hash =
-            IntGaugeVec::new(Opts::new("weir_config_info", "Always 1; the label tells the content of the limits in force."), &["hash"])?;
-        let draining = Gauge::new("weir_draining", "1 while the process is on its way out.")?;
-        let build = IntGaugeVec::new(Opts::new("weir_build_info", "Always 1; the version is a label."), &["version"])?;
+        let reloads = new.counters("weir_config_reloads_total", "Changes of limit.yaml, by what came of them.", &["result"])?;
+        let build = new.gauges("weir_build_info", "Always 1; the version is a label.", &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-
-        registry.register(Box::new(decisions.clone()))?;
-        registry.register(Box::new(breaker_openings.clone()))?;
-        registry.register(Box::new(decision_seconds.clone()))?;
-        registry.register(Box::new(store_errors.clone()))?;
-        registry.register(Box::new(http_requests.clone()))?;
-        registry.register(Box::new(memory_subjects.clone()))?;
-        registry.register(Box::new(corrupt_states.clone()))?;
-        registry.register(Box::new(claims_ignored.clone()))?;
-        registry.register(Box::new(admin_writes.clone()))?;
-        registry.register(Box::new(failed_logins.clone()))?;
-        registry.register(Box::new(degraded.clone()))?;
-        registry.register(Box::new(reloads.clone()))?;
-        registry.register(Box::new(reload_ok.clone()))?;
-        registry.register(Box::new(reloaded_at.clone()))?;
-        registry.register(Box::new(config_hash.clone()))?;
-        registry.register(Box::new(draining.clone()))?;
-        registry.register(Box::new(build))?;
+        let latency = HistogramOpts::new("weir_decision_duration_seconds", "Time that the store took to decide.");
+        let decision_seconds = new.keep(Histogram::with_opts(latency.buckets(LATENCY_BUCKETS.to_vec()))?)?;
         #[cfg(target_os = "linux")]
-        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        new.0.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
 
         Ok(Self {
             decisions: OUTCOMES.map(|outcome| reason_labels().map(|reason| decisions.with_label_values(&[outcome, reason]))).into(),
-            breaker_openings,
+            breaker_openings: new.counter("weir_breaker_openings_total", "How often a subject's breaker opened.")?,
             decision_seconds,
             store_errors: ErrorKind::ALL.iter().map(|kind| store_errors.with_label_values(&[kind.name()])).collect(),
             http_requests: Endpoint::ALL
                 .iter()
                 .map(|endpoint| CLASSES.iter().map(|class| http_requests.with_label_values(&[endpoint.name(), class])).collect())
                 .collect(),
-            memory_subjects,
-            corrupt_states,
-            claims_ignored,
-            admin_writes,
-            failed_logins,
+            memory_subjects: new.gauge("weir_memory_subjects", "Subjects that the memory store remembers.")?,
+            corrupt_states: new
+                .gauge("weir_store_corrupt_states", "Stored states since the start that were none of ours and were replaced.")?,
+            claims_ignored: new.counter("weir_claims_ignored_total", "Requests in which somebody who is not trusted said who asks.")?,
+            admin_writes: new.counter("weir_admin_writes_total", "Changes that operators made through this process.")?,
+            failed_logins: new.counter("weir_admin_failed_logins_total", "Calls of the admin API without a token that is taken.")?,
             degraded: [OnFailure::Allow, OnFailure::Deny, OnFailure::Local].map(|policy| degraded.with_label_values(&[policy.name()])),
             reloads: ["applied", "failed"].map(|result| reloads.with_label_values(&[result])),
-            reload_ok,
-            reloaded_at,
-            config_hash,
-            draining,
-            registry,
+            reload_ok: new.gauge("weir_config_last_reload_successful", "1 when the file that is there now is in force.")?,
+            reloaded_at: new.gauge("weir_config_last_reload_timestamp_seconds", "When the limits in force were read.")?,
+            config_hash: new.gauges("weir_config_info", "Always 1; the label tells the content of the limits in force.", &["hash"])?,
+            draining: new.gauge("weir_draining", "1 while the process is on its way out.")?,
+            registry: new.0,
         })
     }
 
@@ -255,7 +220,7 @@ impl Metrics {
 
     /// The process is on its way out.
     pub fn set_draining(&self) {
-        self.draining.set(1.0);
+        self.draining.set(1);
     }
 
     /// Everything in Prometheus' text format.
@@ -266,6 +231,32 @@ impl Metrics {
         let mut text = Vec::with_capacity(16 * 1024);
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(text)
+    }
+}
+
+/// Makes series and registers them.
+struct Registering(Registry);
+
+impl Registering {
+    fn keep<C: Collector + Clone + 'static>(&self, collector: C) -> Result<C, prometheus::Error> {
+        self.0.register(Box::new(collector.clone()))?;
+        Ok(collector)
+    }
+
+    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        self.keep(IntCounter::new(name, help)?)
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+        self.keep(IntCounterVec::new(Opts::new(name, help), labels)?)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        self.keep(IntGauge::new(name, help)?)
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
+        self.keep(IntGaugeVec::new(Opts::new(name, help), labels)?)
     }
 }
 

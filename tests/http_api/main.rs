@@ -1,6 +1,7 @@
 //! The service over real TCP.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod admin;
 mod answers;
 mod batch;
 mod hygiene;

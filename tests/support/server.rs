@@ -158,9 +158,10 @@ impl Process {
     /// Starts it with these arguments and waits until its log says where it listens.
     pub fn start(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let own_directory = if arguments.contains(&"--data-dir") { vec![] } else { vec!["--data-dir", directory.path().to_str().unwrap()] };
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["serve", "--bind", "127.0.0.1:0", "--log-format", "json", "--data-dir"])
-            .arg(directory.path())
+            .args(["serve", "--bind", "127.0.0.1:0", "--log-format", "json"])
+            .args(own_directory)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -66,7 +66,7 @@ pub enum TokenFileError {
 /// The tokens that are taken, and who failed lately.
 #[derive(Default)]
 pub struct Tokens {
-    tokens: Vec<Token>,
+    taken: Vec<Token>,
     /// Only this machine may administer: nobody configured a token.
     loopback_only: bool,
     failures: Mutex<HashMap<IpAddr, (u32, Instant)>>,
@@ -76,13 +76,13 @@ impl Tokens {
     /// These tokens, from anywhere.
     #[must_use]
     pub fn new(tokens: Vec<Token>) -> Self {
-        Self { tokens, ..Self::default() }
+        Self { taken: tokens, ..Self::default() }
     }
 
     /// One token that was made at the start, from this machine only.
     #[must_use]
     pub fn local(token: Token) -> Self {
-        Self { tokens: vec![token], loopback_only: true, ..Self::default() }
+        Self { taken: vec![token], loopback_only: true, ..Self::default() }
     }
 
     /// The tokens of a file: a line each, `NAME viewer|operator SHA256-IN-HEX`; empty lines and lines with `#` in front say nothing.
@@ -101,7 +101,7 @@ impl Tokens {
     fn find(&self, secret: &str) -> Option<&Token> {
         let hash: [u8; 32] = Sha256::digest(secret).into();
         // All are compared, whichever fits.
-        self.tokens.iter().fold(None, |found, token| if bool::from(token.hash.ct_eq(&hash)) { Some(token) } else { found })
+        self.taken.iter().fold(None, |found, token| if bool::from(token.hash.ct_eq(&hash)) { Some(token) } else { found })
     }
 
     /// Notes a failure of `address`; whether the answer must wait.
@@ -146,7 +146,7 @@ fn token(line: &str) -> Option<Token> {
 pub(super) async fn authenticate(api: &Api, request: &HttpRequest, writes: bool) -> Result<String, Problem> {
     let tokens = &api.settings.tokens;
     let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
-    if tokens.tokens.is_empty() || (tokens.loopback_only && peer.is_some_and(|peer| !peer.is_loopback())) {
+    if tokens.taken.is_empty() || (tokens.loopback_only && peer.is_some_and(|peer| !peer.is_loopback())) {
         return Err(Problem::new(403, "admin_is_local", "without configured tokens the admin API answers this machine only"));
     }
     let secret = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| value.strip_prefix("Bearer "));

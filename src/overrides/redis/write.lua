@@ -4,10 +4,10 @@
 -- ARGV[1] the version that must be there ('' : any). ARGV[2] how long the temporary part lasts, µs ('' : as said in ARGV[3]).
 -- ARGV[3] when it ends, µs ('' : no temporary part). ARGV[4] the channel. ARGV[5] the audit entry, JSON. ARGV[6] entries kept.
 -- ARGV[7…] fields and values.
--- Returns {1, version, until} or {0, the version that is there}.
+-- Returns {1, version, until} or {0, the version that is there, ''}.
 
 local stored = tonumber(redis.call('HGET', KEYS[1], 'version')) or 0
-if ARGV[1] ~= '' and tonumber(ARGV[1]) ~= stored then return { 0, string.format('%d', stored) } end
+if ARGV[1] ~= '' and tonumber(ARGV[1]) ~= stored then return { 0, string.format('%d', stored), '' } end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
