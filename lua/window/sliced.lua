@@ -6,8 +6,8 @@
 
 -- A number no later than the oldest slice's, the newest's; what the slice of now holds; when the hash expires.
 local oldest_slice, newest_slice, current, slices_expire_at = 0, 0, 0, 0
--- The slices that count by number, when the sum had to be worked out anew.
-local resummed
+-- The slices that count by number, and their numbers in order, when the sum had to be worked out anew.
+local resummed, numbers
 -- The fields of slices that have left, or 'all'.
 local left
 local slice = sliced and floor(now / width)
@@ -16,16 +16,18 @@ if sliced then
   local first = floor((now - window) / width)
   local read = pcall('HMGET', window_key, 'sum', format('%d', slice))
   local sum = not read.err and read[1]
-  local known = false
+  local known, far_apart = false, false
   if sum and #sum == 32 then
     used, oldest_slice, newest_slice, slices_expire_at = struct.unpack('<dddd', sum)
     current = tonumber(read[2]) or 0
     local check = used + oldest_slice + newest_slice + slices_expire_at + current
-    -- There are at most 1 000 slices; more between the oldest and the newest, and the sum is not to be trusted.
-    known = check - check == 0 and newest_slice - oldest_slice <= 2100
+    known = check - check == 0
+    -- There are at most 1 000 slices in a window. With more between the oldest and the newest, some are of a time that the
+    -- clock was corrected from while another policy applied: they stay, but nobody counts from one to the other.
+    far_apart = known and newest_slice - oldest_slice > 2100
   end
-  if corrected or not known then
-    local last = floor((corrected and now or now + US) / width)
+  if corrected or far_apart or not known then
+    local last = far_apart and not corrected and NEVER or floor((corrected and now or now + US) / width)
     local size = pcall('HLEN', window_key)
     local fields = {}
     if type(size) ~= 'number' or size > 2100 then
@@ -34,12 +36,12 @@ if sliced then
       fields = call('HGETALL', window_key)
     end
     used, oldest_slice, newest_slice, current, slices_expire_at = 0, 0, 0, 0, 0
-    resummed = size ~= 0 and {} or nil
+    resummed, numbers = size ~= 0 and {} or nil, {}
     for i = 1, #fields, 2 do
       local number, units = tonumber(string.match(fields[i], '^%d+$')), tonumber(string.match(fields[i + 1], '^%d+$'))
       if number and units then
         if number >= first and number <= last then
-          resummed[number] = units
+          resummed[number], numbers[#numbers + 1] = units, number
           if used == 0 then oldest_slice, newest_slice = number, number end
           used, oldest_slice, newest_slice = used + units, min(oldest_slice, number), max(newest_slice, number)
           if number == slice then current = units end
@@ -48,6 +50,7 @@ if sliced then
         corrupt = true
       end
     end
+    table.sort(numbers)
   end
 
   if used > 0 and oldest_slice < first then
@@ -68,13 +71,16 @@ if sliced then
     window_wait = NEVER
   elseif missing > 0 then
     window_wait = (newest_slice + 1) * width + window - now
-    local numbers = {}
-    for number = oldest_slice, newest_slice do numbers[#numbers + 1] = format('%d', number) end
-    local costs = resummed or call('HMGET', window_key, unpack(numbers))
+    local costs
+    if not numbers then
+      numbers = {}
+      for number = oldest_slice, newest_slice do numbers[#numbers + 1] = format('%d', number) end
+      costs = call('HMGET', window_key, unpack(numbers))
+    end
     for i = 1, #numbers do
-      missing = missing - (tonumber(costs[resummed and oldest_slice + i - 1 or i]) or 0)
+      missing = missing - (tonumber(costs and costs[i] or not costs and resummed[numbers[i]]) or 0)
       if missing <= 0 then
-        window_wait = (oldest_slice + i) * width + window - now
+        window_wait = (numbers[i] + 1) * width + window - now
         break
       end
     end

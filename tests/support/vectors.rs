@@ -54,7 +54,11 @@ pub fn answer(decision: &Decision) -> Map<String, Json> {
 pub fn check(vector: &Vector, index: usize, event: &Event, expected: &Map<String, Json>, decision: &Decision) {
     let answer = answer(decision);
     for (field, value) in expected {
-        assert_eq!(&answer[field], value, "{:?}, event {index} at {} of {}: {field}; all of it: {answer:?}, expected {expected:?}", vector.name, event.at, event.user);
+        assert_eq!(
+            &answer[field], value,
+            "{:?}, event {index} at {} of {}: {field}; all of it: {answer:?}, expected {expected:?}",
+            vector.name, event.at, event.user
+        );
     }
 }
 
@@ -68,7 +72,11 @@ pub fn compile(base: &Part, own: Option<&Part>) -> Policy {
 }
 
 fn vector(json: &Json) -> Vector {
-    Vector { name: json["name"].as_str().expect("a name").to_owned(), policy: part(&json["policy"]), events: json["events"].as_array().expect("events").iter().map(event).collect() }
+    Vector {
+        name: json["name"].as_str().expect("a name").to_owned(),
+        policy: part(&json["policy"]),
+        events: json["events"].as_array().expect("events").iter().map(event).collect(),
+    }
 }
 
 fn event(json: &Json) -> Event {
