@@ -16,18 +16,31 @@ if sliced then
   local first = floor((now - window) / width)
   local read = pcall('HMGET', window_key, 'sum', format('%d', slice))
   local sum = not read.err and read[1]
-  local known, far_apart = false, false
+  local known, ahead = false, false
   if sum and #sum == 32 then
     used, oldest_slice, newest_slice, slices_expire_at = struct.unpack('<dddd', sum)
-    current = tonumber(read[2]) or 0
+    current = tonumber(read[2] or 0) or -1
     local check = used + oldest_slice + newest_slice + slices_expire_at + current
-    known = check - check == 0
-    -- There are at most 1 000 slices in a window. With more between the oldest and the newest, some are of a time that the
-    -- clock was corrected from while another policy applied: they stay, but nobody counts from one to the other.
-    far_apart = known and newest_slice - oldest_slice > 2100
+    -- Numbers, in order, of what can be counted, and the slice of now no larger than all together.
+    known = check - check == 0 and oldest_slice <= newest_slice and current >= 0 and current <= used and used <= 2 ^ 53
+    -- A slice that lies ahead is of a time that the clock was corrected from while another policy applied. It stays, but nobody
+    -- counts from the slices of now to there: a window has at most 1 000, and there may be any number between.
+    ahead = known and (newest_slice > slice or newest_slice - oldest_slice > 2100)
+    if known and not corrected and not ahead and used > 0 and oldest_slice < first then
+      if newest_slice < first then
+        used, left, current = 0, 'all', 0
+      else
+        left = {}
+        for number = oldest_slice, first - 1 do left[#left + 1] = format('%d', number) end
+        for _, units in ipairs(call('HMGET', window_key, unpack(left))) do used = used - (tonumber(units or 0) or used) end
+        oldest_slice = first
+        known = used > 0
+      end
+    end
   end
-  if corrected or far_apart or not known then
-    local last = far_apart and not corrected and NEVER or floor((corrected and now or now + US) / width)
+  if sum and not known then corrupt = true end
+  if corrected or ahead or not known then
+    local last = ahead and not corrected and NEVER or floor((corrected and now or now + US) / width)
     local size = pcall('HLEN', window_key)
     local fields = {}
     if type(size) ~= 'number' or size > 2100 then
@@ -35,11 +48,11 @@ if sliced then
     elseif size > 0 then
       fields = call('HGETALL', window_key)
     end
-    used, oldest_slice, newest_slice, current, slices_expire_at = 0, 0, 0, 0, 0
+    used, oldest_slice, newest_slice, current, slices_expire_at, left = 0, 0, 0, 0, 0, nil
     resummed, numbers = size ~= 0 and {} or nil, {}
     for i = 1, #fields, 2 do
       local number, units = tonumber(string.match(fields[i], '^%d+$')), tonumber(string.match(fields[i + 1], '^%d+$'))
-      if number and units then
+      if number and units and units <= 1e15 then
         if number >= first and number <= last then
           resummed[number], numbers[#numbers + 1] = units, number
           if used == 0 then oldest_slice, newest_slice = number, number end
@@ -51,17 +64,6 @@ if sliced then
       end
     end
     table.sort(numbers)
-  end
-
-  if used > 0 and oldest_slice < first then
-    if newest_slice < first then
-      used, left, current = 0, 'all', 0
-    else
-      left = {}
-      for number = oldest_slice, first - 1 do left[#left + 1] = format('%d', number) end
-      for _, units in ipairs(call('HMGET', window_key, unpack(left))) do used = used - (tonumber(units) or 0) end
-      oldest_slice = first
-    end
   end
   if used > 0 then empty_at = (newest_slice + 1) * width + window end
 
