@@ -13,7 +13,7 @@ use redis::Connection;
 use support::random;
 use support::redis::RedisServer;
 use weir::identity::Subject;
-use weir::limit::{Decision, Micros, Policy, State, US, Units, decide};
+use weir::limit::{Decision, Micros, Mode, Policy, Precision, State, US, Units, decide};
 use weir::store::{Ask, Key, RedisStore, Store};
 
 const T: Micros = 1_767_225_600_000_000;
@@ -57,6 +57,24 @@ impl Redis {
     /// The subject's hash, and its window under `policy`.
     fn keys(&self, policy: &Policy) -> Vec<String> {
         self.store.state_keys(&self.key(), policy)
+    }
+
+    /// Now and then: a key is deleted, loses its expiry, a field, or its type.
+    fn harm(&mut self, rng: &mut StdRng, policy: &Policy) {
+        let keys = self.keys(policy);
+        let key = keys[rng.random_range(0..keys.len())].as_str();
+        let mut commands = redis::pipe();
+        match rng.random_range(0..20) {
+            0 => commands.cmd("DEL").arg(key),
+            1 => commands.cmd("PERSIST").arg(key),
+            2 => commands.cmd("SET").arg(key).arg("text"),
+            3 => commands.cmd("DEL").arg(key).cmd("RPUSH").arg(key).arg("a").arg("b"),
+            4 => commands.cmd("FLUSHALL"),
+            5 => commands.cmd("HDEL").arg(key).arg(["tokens", "packed", "sum"][rng.random_range(0..3)]),
+            _ => return,
+        };
+        // A field is not to be had from what is no hash.
+        let _: redis::RedisResult<()> = commands.exec(&mut self.connection);
     }
 
     /// After anything: at most `most` of a crowd are admitted, numbers are numbers, keys expire, and in the end all is as new.
@@ -199,7 +217,7 @@ async fn rubbish_in_the_packed_fields_limits_all_the_same() {
             let _ = redis.ask(&policy, T, 2).await;
             let keys = redis.keys(&policy);
             let (key, field) = match (keys.get(1), policy.precision()) {
-                (Some(slices), weir::limit::Precision::Sliced { .. }) if rng.random_bool(0.8) => (slices, "sum"),
+                (Some(slices), Precision::Sliced { .. }) if rng.random_bool(0.8) => (slices, "sum"),
                 _ => (&keys[0], "packed"),
             };
             let stored: Vec<u8> = redis.run("HGET", &[key.as_bytes(), field.as_bytes()]);
@@ -249,7 +267,7 @@ async fn rubbish_in_a_field_of_text_limits_all_the_same() {
         let most = if text.contains("token_bucket") { 9 } else { 5 };
         for rubbish in texts {
             let mut fields = vec![(0, "tokens".to_owned()), (0, "refilled_at".to_owned()), (0, "other".to_owned())];
-            if let weir::limit::Precision::Sliced { width } = policy.precision() {
+            if let Precision::Sliced { width } = policy.precision() {
                 fields.extend([T - 2 * width, T - width, T, T + width, T + 2 * width].map(|at| (1, (at / width).to_string())));
                 fields.extend([(1, "-5".to_owned()), (1, "abc".to_owned()), (1, "1e9".to_owned()), (1, "99999999999999999999".to_owned())]);
             }
@@ -261,6 +279,54 @@ async fn rubbish_in_a_field_of_text_limits_all_the_same() {
                 let _: i64 = redis.run("HSET", &[key.as_bytes(), field.as_bytes(), rubbish]);
                 redis.is_limited_and_heals(&policy, most, &format!("{field} = {:?}", String::from_utf8_lossy(rubbish))).await;
             }
+        }
+    }
+}
+
+/// A policy whose mode keeps state.
+fn keeps_state(rng: &mut StdRng) -> Policy {
+    loop {
+        let policy = random::policy(rng);
+        if matches!(policy.mode(), Mode::Enforce | Mode::Shadow) {
+            return policy;
+        }
+    }
+}
+
+/// Keys are deleted, expire, lose their expiry or change their type in the middle of a random trace.
+#[tokio::test]
+async fn keys_that_vanish_or_turn_into_something_else_are_survived() {
+    let mut redis = Redis::start();
+    let seed = random::seed();
+    println!("WEIR_TEST_SEED={seed}");
+    let mut rng = random::rng(seed);
+    for _ in 0..250 {
+        redis.next_user();
+        let policies = [keeps_state(&mut rng), keeps_state(&mut rng)];
+        let mut at = T;
+        for _ in 0..40 {
+            let policy = &policies[usize::from(rng.random_bool(0.2))];
+            at += random::step(&mut rng, policy);
+            let decision = redis.ask(policy, at, random::cost(&mut rng)).await;
+            if let Some(quota) = decision.quota {
+                assert!(quota.remaining <= quota.limit && quota.reset_after >= 0, "WEIR_TEST_SEED={seed}: {decision:?}");
+            }
+            redis.harm(&mut rng, policy);
+        }
+        let later = at + 10_000_000 * US;
+        for policy in &policies {
+            let mut fresh = State::default();
+            redis.ask(policy, later, 1).await;
+            decide(policy, &mut fresh, later, 1);
+            for cost in [1, 2, 0, 1, 1] {
+                let (stored, new) = (redis.ask(policy, later, cost).await, decide(policy, &mut fresh, later, cost));
+                assert_eq!(stored.quota, new.quota, "WEIR_TEST_SEED={seed}: not healed; {policy:?}");
+            }
+            for key in redis.keys(policy) {
+                let ttl: i64 = redis.run("PTTL", &[key.as_bytes()]);
+                assert!(ttl > 0 || ttl == -2, "WEIR_TEST_SEED={seed}: {key} has no expiry; {policy:?}");
+            }
+            redis.run::<()>("FLUSHALL", &[]);
         }
     }
 }
