@@ -11,13 +11,16 @@ local total, entries, oldest, newest, dropped, sequence, window_expires_at = 0, 
 local recounted
 -- How many of the oldest are out; nothing when nobody had to know.
 local out
+-- Whether an entry turned out to be none of ours: then the totals are worked out anew at the next decision.
+local distrusted = false
 
 if exact then
   local count = pcall('ZCARD', window_key)
   if packed and #packed == 96 then
     total, entries, oldest, newest, dropped, sequence, window_expires_at = struct.unpack('<ddddddd', packed, 41)
     local sum = total + entries + oldest + newest + dropped + sequence + window_expires_at
-    if sum - sum ~= 0 then
+    -- Not a number, beyond every time, or less than 1 for each entry.
+    if sum - sum ~= 0 or max(oldest, newest, total, sequence) > 2 ^ 53 or total < entries or sequence < 0 then
       corrupt = true
       total, entries, oldest, newest, dropped, sequence, window_expires_at = 0, -1, 0, 0, -NEVER, 0, 0
     end
@@ -28,7 +31,7 @@ if exact then
   end
   -- The hash and the set disagree (one was deleted, evicted or edited), or the clock was corrected: then what lies after
   -- `now` is dropped; or it was corrected while another kind of policy applied: then that stays.
-  local ahead = dropped >= now and NEVER or now + US
+  local ahead = dropped >= now and 2 ^ 53 or now + US
   if corrected or dropped >= now or count ~= entries then
     local read = pcall('ZRANGE', window_key, -10001, -1, 'WITHSCORES')
     if read.err then
@@ -36,17 +39,18 @@ if exact then
     end
     local first, last = max(now - window, dropped), corrected and now or ahead
     recounted = {}
-    total, entries, window_expires_at = 0, 0, 0
+    total, entries, sequence, window_expires_at = 0, 0, 0, 0
     for i = 1, #read, 2 do
       local number, units = string.match(read[i], '^(%d+):(%d+)$')
       local score = tonumber(read[i + 1])
-      if units and score > first and score <= last then
+      number, units = tonumber(number), tonumber(units)
+      if not units or units < 1 or units > 1e9 or number > 1e15 then
+        corrupt = true
+      elseif score > first and score <= last then
         recounted[#recounted + 1] = read[i]
         recounted[#recounted + 1] = score
         if entries == 0 then oldest = score end
-        newest, total, entries, sequence = score, total + units, entries + 1, max(sequence, tonumber(number))
-      elseif not units then
-        corrupt = true
+        newest, total, entries, sequence = score, total + units, entries + 1, max(sequence, number)
       end
     end
     dropped = now - window
@@ -55,7 +59,7 @@ if exact then
   if window_counts or total + cost > window_limit then
     used, out = total, 0
     local cutoff = max(now - window, dropped)
-    if entries > 0 and oldest <= cutoff then
+    if entries > 0 and min(oldest, newest) <= cutoff then
       if newest <= cutoff then
         used, out = 0, entries
       else
@@ -64,7 +68,11 @@ if exact then
           used = total - out
         else
           for _, member in ipairs(out > 0 and call('ZRANGE', window_key, 0, out - 1) or {}) do
-            used = used - (tonumber(string.match(member, ':(%d+)$')) or 0)
+            local units = tonumber(string.match(member, ':(%d+)$'))
+            used, distrusted = used - (units or 0), distrusted or not units
+          end
+          if used < entries - out then
+            used, distrusted = entries - out, true
           end
         end
         oldest = tonumber(call('ZRANGE', window_key, out, out, 'WITHSCORES')[2]) or newest
@@ -94,5 +102,7 @@ if exact then
         from = from + 100
       until missing <= 0 or recounted or #some < 200
     end
+    -- Whatever stands as an entry's time, what does not fit now does not fit now.
+    if used + cost > window_limit then window_wait = max(window_wait, 1) end
   end
 end

@@ -62,5 +62,8 @@ if exact and cost > 0 then
       call('PEXPIRE', window_key, format('%d', ceil((window_expires_at - now) / 1000)))
     end
   end
+  if distrusted then
+    corrupt, entries = true, -1
+  end
   packed_window = struct.pack('<ddddddd', total, entries, oldest, newest, dropped, sequence, window_expires_at)
 end
