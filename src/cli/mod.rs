@@ -4,6 +4,7 @@
 //! it, a `hint:` line.
 
 mod check_config;
+mod config;
 mod serve;
 mod simulate;
 mod token;
@@ -29,6 +30,8 @@ enum Command {
     CheckConfig(check_config::Args),
     /// Replay a trace or an access log and say who would have been refused.
     Simulate(simulate::Args),
+    /// Look at and change the limits of single users of a running service.
+    Config(config::Args),
     /// Make tokens for the admin API.
     Token(token::Args),
 }
@@ -63,6 +66,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Token(args) => token::run(&args),
     };
     match done {

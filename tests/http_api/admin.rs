@@ -272,3 +272,39 @@ fn a_second_process_without_redis_is_sent_away_from_the_same_directory() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && stderr.contains("in use by another process") && stderr.contains("hint:"), "{stderr}");
 }
+
+/// `weir config` against the running service.
+#[test]
+fn the_command_line_sets_shows_lists_exports_and_imports() {
+    let admin = Admin::start(&[]);
+    let url = format!("http://{}", admin.process.address);
+    let weir = |arguments: &[&str], input: &str| {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+            .arg("config")
+            .args(arguments)
+            .env("WEIR_URL", &url)
+            .env("WEIR_TOKEN", &admin.token)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, set, _) = weir(&["set", "a b/c", "bucket_capacity=7", "mode=shadow", "--reason", "a try"], "");
+    let set: Value = serde_json::from_str(&set).unwrap();
+    assert_eq!((code, &set["user_id"], &set["override"]), (Some(0), &json!("a b/c"), &json!({"bucket_capacity": 7, "mode": "shadow"})));
+    assert_eq!(admin.check("a b/c").json()["limit"], 7);
+    weir(&["unset", "a b/c", "mode"], "");
+    let (_, exported, _) = weir(&["export"], "");
+    let (_, listed, _) = weir(&["list", "--prefix", "a b"], "");
+    assert_eq!(listed.trim(), r#"a b/c  {"bucket_capacity":7}"#);
+    weir(&["unset", "a b/c"], "");
+    assert_eq!(weir(&["export"], "").1.trim(), "");
+    assert_eq!(weir(&["import", "-"], &exported).0, Some(0));
+    assert_eq!(weir(&["export"], "").1, exported);
+    let (code, _, error) = weir(&["set", "u", "capcity=7"], "");
+    assert!(code == Some(1) && error.starts_with("error:") && error.contains("did you mean bucket_capacity"), "{error}");
+}
