@@ -2,14 +2,12 @@
 //! window later.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "support/policy.rs"]
-mod policies;
 mod support;
 
-use policies::policy;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use redis::Connection;
+use support::policy::policy;
 use support::random;
 use support::redis::RedisServer;
 use weir::identity::Subject;
