@@ -1,15 +1,13 @@
 //! On the server's own clock, in parallel: exactly the limit, each admission with its own time. And waits, to the microsecond.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "support/policy.rs"]
-mod policies;
 mod support;
 
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use policies::policy;
 use rand::RngExt;
+use support::policy::policy;
 use support::random;
 use support::redis::RedisServer;
 use weir::clock::ManualClock;

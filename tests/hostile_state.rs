@@ -2,14 +2,12 @@
 //! window later.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "support/policy.rs"]
-mod policies;
 mod support;
 
-use policies::policy;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use redis::Connection;
+use support::policy::policy;
 use support::random;
 use support::redis::RedisServer;
 use weir::identity::Subject;
@@ -317,7 +315,7 @@ async fn keys_that_vanish_or_turn_into_something_else_are_survived() {
         for policy in &policies {
             let mut fresh = State::default();
             redis.ask(policy, later, 1).await;
-            decide(policy, &mut fresh, later, 1);
+            let _ = decide(policy, &mut fresh, later, 1);
             for cost in [1, 2, 0, 1, 1] {
                 let (stored, new) = (redis.ask(policy, later, cost).await, decide(policy, &mut fresh, later, cost));
                 assert_eq!(stored.quota, new.quota, "WEIR_TEST_SEED={seed}: not healed; {policy:?}");

@@ -222,7 +222,7 @@ fn the_breaker_trips_at_a_multiple_of_the_rate_unless_told_otherwise() {
 #[test]
 fn a_window_below_what_the_rate_promises_draws_a_warning() {
     let low = Warning::WindowBelowRate { window_limit: 119, promised: 120.0 };
-    assert_eq!(policy("window_limit=119").warnings(), [low.clone()]);
+    assert_eq!(policy("window_limit=119").warnings(), std::slice::from_ref(&low));
     assert!(low.to_string().contains("window_limit 119 is below tokens_per_second x window_seconds = 120"), "{low}");
     assert_eq!(policy("window_limit=120").warnings(), []);
     for algorithm in ["token_bucket", "sliding_window"] {
