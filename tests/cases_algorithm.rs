@@ -290,3 +290,20 @@ fn case_98_what_remains_is_never_negative_after_a_change() {
     assert_eq!(remaining(&users.ask(&with(100), 0.0, 50)), 50);
     assert_eq!(remaining(&users.ask(&with(20), 0.0, 0)), 0);
 }
+
+#[test]
+fn case_41_what_remains_is_never_above_the_limit_whatever_changes() {
+    let seed = support::random::seed();
+    let mut rng = support::random::rng(seed);
+    let (mut twin, mut at) = (Twin::rust(), T);
+    let mut policy = support::random::policy(&mut rng);
+    for step in 0..10_000 {
+        if step % 7 == 0 {
+            policy = support::random::policy(&mut rng);
+        }
+        at += support::random::step(&mut rng, &policy);
+        if let Some(quota) = twin.decide("u", &policy, at, support::random::cost(&mut rng)).quota {
+            assert!(quota.remaining <= quota.limit, "WEIR_TEST_SEED={seed}, step {step}: {quota:?}");
+        }
+    }
+}

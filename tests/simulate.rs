@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value as Json;
+use support::redis::RedisServer;
 use support::vectors::{What, all};
 
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
@@ -51,12 +52,43 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_vector_is_decided_as_it_expects() {
+    every_vector_on("memory");
+}
+
+/// Through the script in a real Redis, under a prefix of the replay's own, of which nothing is left.
+#[test]
+fn every_vector_is_decided_as_it_expects_on_redis_and_nothing_stays_behind() {
+    let server = RedisServer::start();
+    let mut connection = server.connect();
+    redis::cmd("SET").arg("somebody").arg("else's").exec(&mut connection).expect("SET");
+    every_vector_on(&server.url());
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).expect("KEYS");
+    assert_eq!(keys, ["somebody"]);
+}
+
+#[test]
+fn a_redis_that_is_not_there_is_an_error_with_a_hint() {
+    let directory = directory();
+    let trace = stored(&directory, "t", r#"{"at":1,"user":"a"}"#);
+    for (store, said) in
+        [("redis://127.0.0.1:1", "store"), ("nonsense", "neither memory nor a redis"), ("gopher://x", "neither memory nor a redis")]
+    {
+        let output = weir(&["--trace", path(&trace), "--store", store]);
+        let stderr = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && stderr.contains("error:") && stderr.contains("hint:") && stderr.contains(said),
+            "{store}: {stderr}"
+        );
+    }
+}
+
+fn every_vector_on(store: &str) {
     let directory = directory();
     let decisions = directory.path().join("decisions");
     let mut given = String::new();
     for file in ["named.jsonl", "random.jsonl"] {
         let trace = format!("{}/tests/vectors/{file}", env!("CARGO_MANIFEST_DIR"));
-        report(&["--trace", &trace, "--decisions", path(&decisions)]);
+        report(&["--trace", &trace, "--store", store, "--decisions", path(&decisions)]);
         given += &std::fs::read_to_string(&decisions).expect("decisions were written");
     }
     let mut given = given.lines();

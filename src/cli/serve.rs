@@ -33,6 +33,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_LOOKS: usize = 256;
 /// Where the token is that is made at the start.
 const ADMIN_TOKEN_FILE: &str = "admin-token";
+/// How often the file of tokens is looked at.
+const REREAD_EVERY: Duration = Duration::from_secs(1);
 /// How long the process goes on listening after the signal to stop.
 const NOTICE: Duration = Duration::from_secs(1);
 
@@ -118,6 +120,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let metrics = Arc::new(Metrics::new().map_err(|error| Failure::new(format!("the metrics cannot be set up: {error}")))?);
     make_data_dir(&args.data_dir)?;
     let tokens = Arc::new(tokens(&args)?);
+    let for_rereading = tokens.clone();
     let Opened { store, tended, name } = open_store(&args)?;
     let (overrides, heard) = open_overrides(&args, &tended)?;
     let key_hasher = key_hasher(args.key_hash_secret_file.as_deref())?;
@@ -146,6 +149,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         }
         let shutdown = stop_signal()?;
         actix_web::rt::spawn(tend(tended, metrics));
+        if let Some(path) = args.admin_tokens_file {
+            actix_web::rt::spawn(reread_tokens(path, for_rereading));
+        }
         if let Some(heard) = heard {
             actix_web::rt::spawn(heard);
         }
@@ -276,6 +282,23 @@ fn tokens(args: &Args) -> Result<Tokens, Failure> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
     file.write_all(secret.as_bytes()).map_err(failed)?;
     Ok(Tokens::local(Token::new("local", Role::Operator, &secret)))
+}
+
+/// Reads the file of tokens anew when its content has changed. One that cannot be used changes nothing, and is named once.
+async fn reread_tokens(path: PathBuf, tokens: Arc<Tokens>) {
+    let mut seen = tokio::fs::read(&path).await.ok();
+    loop {
+        tokio::time::sleep(REREAD_EVERY).await;
+        let now = tokio::fs::read(&path).await.ok();
+        if now == seen {
+            continue;
+        }
+        match tokens.reload(&path) {
+            Ok(()) => info!(file = %path.display(), "the tokens of the file are taken from now on"),
+            Err(problem) => error!(file = %path.display(), %problem, "the file of tokens cannot be used; those that were taken stay"),
+        }
+        seen = now;
+    }
 }
 
 /// What hears of changes while the process lives.

@@ -138,12 +138,14 @@ fn replay_on(args: &Args, options: &Options<'_>, bar: &ProgressBar, write: &mut 
     let store = open_store(&args.store, format!("weir-simulate-{}", uuid::Uuid::new_v4()))?;
     let replayed = simulate::replay(input, options, &Backend::Other(&store, &runtime), write);
     // However it ended, nothing stays behind; what cannot be removed expires by itself.
-    let removed = runtime.block_on(store.delete_all());
+    let patience = if replayed.is_ok() { 6 * REDIS_DEADLINE } else { Duration::from_secs(1) };
+    let removed = runtime.block_on(async { tokio::time::timeout(patience, store.delete_all()).await });
     let report = replayed?;
-    removed.map_err(|error| {
+    let left = |error: &dyn std::fmt::Display| {
         Failure::new(format!("the keys of this replay could not be removed: {error}"))
             .hint("they begin with weir-simulate- and expire by themselves")
-    })?;
+    };
+    removed.map_err(|error| left(&error))?.map_err(|error| left(&error))?;
     Ok(report)
 }
 

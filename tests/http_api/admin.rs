@@ -239,6 +239,16 @@ fn tokens_have_roles_and_only_their_hashes_are_kept() {
     assert_eq!([status(&tokens[1], "GET"), status(&tokens[1], "PUT")], [200, 200]);
     assert_eq!([status("wrong", "GET"), status("", "GET")], [401, 401]);
     assert_eq!(admin.ok("GET", "audit?user_id=u", &json!({}))["changes"][0]["by"], "operator");
+    // Taken back while it runs: the operator's line goes, the viewer's stays.
+    let lines = fs::read_to_string(&file).unwrap();
+    let viewers: Vec<&str> = lines.lines().filter(|line| !line.contains("operator")).collect();
+    fs::write(&file, viewers.join("\n")).unwrap();
+    let start = weir::clock::monotonic();
+    while status(&tokens[1], "GET") != 401 {
+        assert!(weir::clock::elapsed(start) < crate::support::server::PATIENCE, "the token is taken no more");
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(status(&tokens[0], "GET"), 200);
     admin.process.signal("TERM");
     let (_, log) = admin.process.wait();
     assert!(log.iter().all(|line| tokens.iter().all(|token| !line.contains(token))), "no token is in the log");

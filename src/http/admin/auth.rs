@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use actix_web::HttpRequest;
 use actix_web::http::header::AUTHORIZATION;
+use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -66,7 +67,7 @@ pub enum TokenFileError {
 /// The tokens that are taken, and who failed lately.
 #[derive(Default)]
 pub struct Tokens {
-    taken: Vec<Token>,
+    taken: ArcSwap<Vec<Token>>,
     /// Only this machine may administer: nobody configured a token.
     loopback_only: bool,
     failures: Mutex<HashMap<IpAddr, (u32, Instant)>>,
@@ -76,13 +77,13 @@ impl Tokens {
     /// These tokens, from anywhere.
     #[must_use]
     pub fn new(tokens: Vec<Token>) -> Self {
-        Self { taken: tokens, ..Self::default() }
+        Self { taken: ArcSwap::from_pointee(tokens), ..Self::default() }
     }
 
     /// One token that was made at the start, from this machine only.
     #[must_use]
     pub fn local(token: Token) -> Self {
-        Self { taken: vec![token], loopback_only: true, ..Self::default() }
+        Self { taken: ArcSwap::from_pointee(vec![token]), loopback_only: true, ..Self::default() }
     }
 
     /// The tokens of a file: a line each, `NAME viewer|operator SHA256-IN-HEX`; empty lines and lines with `#` in front say nothing.
@@ -90,18 +91,22 @@ impl Tokens {
     /// # Errors
     /// When it cannot be read, or a line is none.
     pub fn from_file(path: &Path) -> Result<Self, TokenFileError> {
-        let text = std::fs::read_to_string(path)?;
-        let mut tokens = Vec::new();
-        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')) {
-            tokens.push(token(line).ok_or(TokenFileError::Line(index + 1))?);
-        }
-        if tokens.is_empty() { Err(TokenFileError::Empty) } else { Ok(Self::new(tokens)) }
+        read(path).map(Self::new)
     }
 
-    fn find(&self, secret: &str) -> Option<&Token> {
+    /// Reads the file anew. One that cannot be used changes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::from_file`].
+    pub fn reload(&self, path: &Path) -> Result<(), TokenFileError> {
+        self.taken.store(Arc::new(read(path)?));
+        Ok(())
+    }
+
+    fn find(&self, secret: &str) -> Option<Token> {
         let hash: [u8; 32] = Sha256::digest(secret).into();
         // All are compared, whichever fits.
-        self.taken.iter().fold(None, |found, token| if bool::from(token.hash.ct_eq(&hash)) { Some(token) } else { found })
+        self.taken.load().iter().fold(None, |found, token| if bool::from(token.hash.ct_eq(&hash)) { Some(token.clone()) } else { found })
     }
 
     /// Notes a failure of `address`; whether the answer must wait.
@@ -122,6 +127,15 @@ impl Tokens {
         *last = now;
         *count > FREE_FAILURES
     }
+}
+
+fn read(path: &Path) -> Result<Vec<Token>, TokenFileError> {
+    let text = std::fs::read_to_string(path)?;
+    let mut tokens = Vec::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')) {
+        tokens.push(token(line).ok_or(TokenFileError::Line(index + 1))?);
+    }
+    if tokens.is_empty() { Err(TokenFileError::Empty) } else { Ok(tokens) }
 }
 
 fn token(line: &str) -> Option<Token> {
@@ -146,7 +160,7 @@ fn token(line: &str) -> Option<Token> {
 pub(super) async fn authenticate(api: &Api, request: &HttpRequest, writes: bool) -> Result<String, Problem> {
     let tokens = &api.settings.tokens;
     let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
-    if tokens.taken.is_empty() || (tokens.loopback_only && peer.is_some_and(|peer| !peer.is_loopback())) {
+    if tokens.taken.load().is_empty() || (tokens.loopback_only && peer.is_some_and(|peer| !peer.is_loopback())) {
         return Err(Problem::new(403, "admin_is_local", "without configured tokens the admin API answers this machine only"));
     }
     let secret = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| value.strip_prefix("Bearer "));
@@ -160,5 +174,5 @@ pub(super) async fn authenticate(api: &Api, request: &HttpRequest, writes: bool)
     if writes && token.role == Role::Viewer {
         return Err(Problem::new(403, "viewer", "this token may look, and change nothing"));
     }
-    Ok(token.name.clone())
+    Ok(token.name)
 }
