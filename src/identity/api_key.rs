@@ -29,16 +29,30 @@ impl KeyHasher {
     /// The subject of the one key in `lines`.
     ///
     /// # Errors
-    /// When there is more than one, or it is none.
+    /// When there is no line, more than one, or what stands there is no key.
     pub fn subject(&self, lines: &[&[u8]]) -> Result<Subject, InvalidApiKey> {
-        let [key] = lines else { return Err(InvalidApiKey::Several) };
+        Self::check(lines)?;
+        let [key] = lines else { return Err(InvalidApiKey::Length) };
+        Ok(Subject::ApiKey(self.digits(key)))
+    }
+
+    /// Whether `lines` hold one key, or none.
+    ///
+    /// # Errors
+    /// When there is more than one line, or what stands there is no key.
+    pub(super) fn check(lines: &[&[u8]]) -> Result<(), InvalidApiKey> {
+        let key = match lines {
+            [] => return Ok(()),
+            [key] => *key,
+            _ => return Err(InvalidApiKey::Several),
+        };
         if key.is_empty() || key.len() > MOST_BYTES {
             return Err(InvalidApiKey::Length);
         }
         if key.iter().any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control() || *byte == b',') {
             return Err(InvalidApiKey::Characters);
         }
-        Ok(Subject::ApiKey(self.digits(key)))
+        Ok(())
     }
 
     fn digits(&self, key: &[u8]) -> Box<str> {
@@ -72,7 +86,7 @@ impl fmt::Debug for KeyHasher {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidApiKey {
     /// There is more than one.
-    #[error("the API key header stands more than once")]
+    #[error("the API key header stands more than once; send one key")]
     Several,
     /// It is empty or too long.
     #[error("an API key has 1 to {MOST_BYTES} bytes")]

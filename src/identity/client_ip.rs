@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Settings;
+use super::{Because, Settings, forwarded};
 
 /// The identity of all whose address cannot be read: one for all, never one for each spelling.
 const UNKNOWN: &str = "unknown";
@@ -20,82 +20,74 @@ const NAT64: u128 = 0x0064_ff9b << 96;
 pub enum Peer {
     /// An address.
     Tcp(IpAddr),
-    /// A Unix socket: this machine.
+    /// A Unix socket: this machine. It is believed as loopback is by default, whatever the lists say, because the permissions of its
+    /// file say who may open it; it has no address of its own.
     Unix,
 }
 
-/// The canonical text of the client's address, and whether the proxies' headers said it.
+/// The canonical text of the client's address, and what said it.
+///
+/// Where only one family of headers has elements it decides. Where both have some they must agree: a proxy writes one of the two and
+/// passes the other on as it came from the client, and which of them cannot be told here, so two different answers are
+/// [`Because::Unreadable`]: at most the shared fallback is gained by sending the other family along.
+///
+/// Work is linear in the bytes of the lines that the walk meets, and at most 64 addresses are parsed for each family.
 #[must_use]
-pub fn client_address(settings: &Settings, peer: Peer, forwarded: &[&[u8]], x_forwarded_for: &[&[u8]]) -> (Box<str>, bool) {
-    let own = || match peer {
-        Peer::Tcp(address) => canonical(address, settings.ipv6_prefix),
-        Peer::Unix => UNKNOWN.into(),
-    };
-    if !settings.trusts_proxy(peer) {
-        return (own(), false);
+pub fn client_address(settings: &Settings, peer: Peer, forwarded: &[&[u8]], x_forwarded_for: &[&[u8]]) -> (Box<str>, Because) {
+    if settings.trusts_proxy(peer) {
+        let text = |address| canonical(address, settings.ipv6_prefix);
+        let by_forwarded = walk(settings, forwarded_addresses(forwarded));
+        let by_x_forwarded_for = walk(settings, comma_elements(x_forwarded_for).map(parse_address));
+        match (by_forwarded, by_x_forwarded_for) {
+            (Walk::Nothing, Walk::Nothing) => {}
+            (Walk::Client(client), Walk::Nothing) | (Walk::Nothing, Walk::Client(client)) => return (text(client), Because::Forwarded),
+            (Walk::Client(one), Walk::Client(other)) if text(one) == text(other) => return (text(one), Because::Forwarded),
+            _ => return (UNKNOWN.into(), Because::Unreadable),
+        }
     }
-    let by_forwarded = walk(settings, forwarded_elements(forwarded));
-    let by_x_forwarded_for = walk(settings, comma_elements(x_forwarded_for));
-    match (by_forwarded, by_x_forwarded_for) {
-        (None, None) => (own(), false),
-        (Some(client), None) | (None, Some(client)) => (client, true),
-        (Some(one), Some(other)) if one == other => (one, true),
-        // A proxy writes one of the two and passes the other on as it came: which, cannot be told, so neither is believed.
-        (Some(_), Some(_)) => (UNKNOWN.into(), true),
+    match peer {
+        Peer::Tcp(address) => (canonical(address, settings.ipv6_prefix), Because::PeerAddress),
+        Peer::Unix => (UNKNOWN.into(), Because::NoAddress),
     }
 }
 
-/// Right to left through trusted proxies. Nothing when there is no element.
-fn walk<'a>(settings: &Settings, elements: impl DoubleEndedIterator<Item = &'a [u8]>) -> Option<Box<str>> {
-    let mut left_most = None;
-    for element in elements.rev().take(MOST_HOPS) {
-        let Some(address) = parse_address(element) else { return Some(UNKNOWN.into()) };
-        let text = canonical(address, settings.ipv6_prefix);
+/// Whether any line has an element: lines that are empty or have commas alone are as good as none.
+pub(super) fn says_something(lines: &[&[u8]]) -> bool {
+    lines.iter().any(|line| line.iter().any(|byte| *byte != b',' && !byte.is_ascii_whitespace()))
+}
+
+/// What a walk comes to.
+#[derive(Debug, Clone, Copy)]
+enum Walk {
+    /// There is no element.
+    Nothing,
+    /// It met an element that cannot be read. What stands further left may be anybody's word.
+    Unreadable,
+    /// The first address that is not trusted itself, or the left-most when all are.
+    Client(IpAddr),
+}
+
+/// Through addresses from the right-most on, as long as they are trusted proxies; nothing stands for one that cannot be read.
+fn walk(settings: &Settings, addresses: impl Iterator<Item = Option<IpAddr>>) -> Walk {
+    let mut met = Walk::Nothing;
+    for address in addresses.take(MOST_HOPS) {
+        let Some(address) = address else { return Walk::Unreadable };
+        met = Walk::Client(address);
         if !settings.trusts_proxy(Peer::Tcp(address)) {
-            return Some(text);
+            break;
         }
-        left_most = Some(text);
     }
-    left_most
+    met
 }
 
-/// The elements of all lines together, without the empty ones.
-fn comma_elements<'a>(lines: &'a [&'a [u8]]) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-    lines.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
+/// The elements of all lines together, from the right-most on, without the empty ones.
+fn comma_elements<'a>(lines: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+    lines.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
-/// The `for` values of all elements of all `Forwarded` lines together (RFC 7239). An element without one is an element that cannot
-/// be read.
-fn forwarded_elements<'a>(lines: &'a [&'a [u8]]) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-    let elements: Vec<&[u8]> = lines.iter().flat_map(|line| outside_quotes(line, b',')).filter(|element| !element.is_empty()).collect();
-    elements.into_iter().map(|element| {
-        outside_quotes(element, b';')
-            .into_iter()
-            .find_map(|pair| {
-                let (name, value) = pair.split_at_checked(4)?;
-                name.eq_ignore_ascii_case(b"for=").then_some(value)
-            })
-            .unwrap_or(b"_")
-    })
-}
-
-/// The parts between `separator`s that stand outside of quotes, without space around them.
-fn outside_quotes(line: &[u8], separator: u8) -> Vec<&[u8]> {
-    let (mut quoted, mut escaped) = (false, false);
-    line.split(|byte| {
-        if escaped {
-            escaped = false;
-            return false;
-        }
-        match byte {
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            byte => return *byte == separator && !quoted,
-        }
-        false
-    })
-    .map(<[u8]>::trim_ascii)
-    .collect()
+/// The addresses of all `Forwarded` lines together, from the right-most on.
+fn forwarded_addresses<'a>(lines: &'a [&'a [u8]]) -> impl Iterator<Item = Option<IpAddr>> {
+    lines.iter().rev().flat_map(|line| forwarded::for_values(line).into_iter().rev()).map(|value| parse_address(&value?))
 }
 
 /// An address as proxies write it: perhaps in quotes or brackets, with a port or a zone.
@@ -124,7 +116,10 @@ fn without_zone(text: &str) -> &str {
     text.split_once('%').map_or(text, |(address, _)| address)
 }
 
-/// One spelling for each client: IPv4 inside IPv6 is IPv4, IPv6 is cut to `prefix` bits.
+/// One spelling for each client: IPv4 inside IPv6 (mapped, NAT64) is IPv4; IPv6 is cut to `prefix` bits, 32 … 128, and written as a
+/// network (`2001:db8::/64`), or as an address when nothing is cut off.
+///
+/// Whether an address is *trusted* is asked of the one on the wire: what a translator put inside it is a client's name, not a proxy's.
 #[must_use]
 pub fn canonical(address: IpAddr, prefix: u8) -> Box<str> {
     match address.to_canonical() {

@@ -6,12 +6,14 @@
 
 mod api_key;
 mod client_ip;
+mod forwarded;
 mod settings;
 mod subject;
 
 use std::fmt;
 
 pub use api_key::{InvalidApiKey, KeyHasher, hex};
+use client_ip::says_something;
 pub use client_ip::{Peer, canonical, client_address, parse_address};
 pub use settings::Settings;
 pub use subject::{InvalidUserId, Subject};
@@ -78,8 +80,12 @@ pub enum Because {
     BodyAddress,
     /// The headers of trusted proxies name the address.
     Forwarded,
+    /// The headers of trusted proxies name an address that cannot be read, or two: the shared fallback identity.
+    Unreadable,
     /// The peer's own address.
     PeerAddress,
+    /// The peer is a Unix socket, and nobody says more: the shared fallback identity.
+    NoAddress,
 }
 
 impl fmt::Display for Because {
@@ -90,7 +96,9 @@ impl fmt::Display for Because {
             Self::UserIdHeader => "the user id header names the user, and the peer is trusted",
             Self::BodyAddress => "the body names the address, and the peer is trusted",
             Self::Forwarded => "nobody names a user; the headers of trusted proxies name the address",
+            Self::Unreadable => "nobody names a user; what the headers of trusted proxies say cannot be read, or is two addresses",
             Self::PeerAddress => "nobody who is trusted says more than the connection's own address",
+            Self::NoAddress => "nobody says more than the connection, which is a Unix socket",
         })
     }
 }
@@ -116,14 +124,21 @@ pub fn resolve(settings: &Settings, hasher: &KeyHasher, claims: &Claims<'_>) -> 
     if claims.door == Door::Check && ((names_user && !may_name_user) || (claims.address.is_some() && !may_name_address)) {
         return Err(IdentityError::UntrustedPeer);
     }
-    let has_forwarded = !claims.forwarded.is_empty() || !claims.x_forwarded_for.is_empty();
-    let ignored = Ignored { user: names_user && !may_name_user, address: has_forwarded && !settings.trusts_proxy(claims.peer) };
+    let ignored = Ignored { user: names_user && !may_name_user, address: ignores_address(settings, claims, may_name_address) };
     let (subject, because) = if names_user && may_name_user { user(hasher, claims)? } else { address(settings, claims, may_name_address)? };
     Ok(Identified { subject, because, ignored })
 }
 
+/// Whether an address is named by somebody whose word on it is not taken.
+fn ignores_address(settings: &Settings, claims: &Claims<'_>, may_name_address: bool) -> bool {
+    let in_headers = || says_something(claims.forwarded) || says_something(claims.x_forwarded_for);
+    (claims.address.is_some() && !may_name_address) || (!settings.trusts_proxy(claims.peer) && in_headers())
+}
+
 fn user(hasher: &KeyHasher, claims: &Claims<'_>) -> Result<(Subject, Because), IdentityError> {
     if let Some(id) = claims.user {
+        // The key decides nothing here, but a key that could be two is nobody's request as it was meant.
+        KeyHasher::check(claims.api_keys)?;
         return Ok((Subject::user(id)?, Because::BodyUser));
     }
     if !claims.api_keys.is_empty() {
@@ -139,26 +154,26 @@ fn address(settings: &Settings, claims: &Claims<'_>, may_name_address: bool) -> 
         let address = parse_address(text.as_bytes()).ok_or(IdentityError::InvalidAddress)?;
         return Ok((Subject::Address(canonical(address, settings.ipv6_prefix)), Because::BodyAddress));
     }
-    let (address, forwarded) = client_address(settings, claims.peer, claims.forwarded, claims.x_forwarded_for);
-    Ok((Subject::Address(address), if forwarded { Because::Forwarded } else { Because::PeerAddress }))
+    let (address, because) = client_address(settings, claims.peer, claims.forwarded, claims.x_forwarded_for);
+    Ok((Subject::Address(address), because))
 }
 
 /// Why it cannot be said who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// The peer is not trusted to name a user or an address.
-    #[error("this peer may not say who asks")]
+    #[error("this peer may not say who asks; if it is yours, put its address into identity.trusted_peers")]
     UntrustedPeer,
     /// The user id is none.
     #[error(transparent)]
     InvalidUserId(#[from] InvalidUserId),
     /// There are two lines with a user id.
-    #[error("the user id header stands more than once")]
+    #[error("the user id header stands more than once; send one")]
     TwoUserIds,
     /// The API key is none.
     #[error(transparent)]
     InvalidApiKey(#[from] InvalidApiKey),
     /// The address is none.
-    #[error("not an IPv4 or IPv6 address")]
+    #[error("the address in the body is not an IPv4 or IPv6 address")]
     InvalidAddress,
 }
