@@ -38,12 +38,13 @@ impl Subject {
 }
 
 impl Subject {
-    /// The subject whose key holds `encoded` between the braces: the inverse of [`crate::store::Key::new`].
+    /// The subject whose key holds `encoded` between the braces: the inverse of [`crate::store::Key::new`]. Nothing when it is no
+    /// subject's, or has a character that would reach out of the braces.
     #[must_use]
     pub fn from_encoded(encoded: &str) -> Option<Self> {
         Some(match encoded.split_once(':') {
-            Some(("key", hash)) => Self::ApiKey(hash.into()),
-            Some(("ip", address)) => Self::Address(address.into()),
+            Some(("key", hash)) => Self::ApiKey(plain(hash)?.into()),
+            Some(("ip", address)) => Self::Address(plain(address)?.into()),
             Some(("anon", "")) => Self::Anonymous,
             Some(_) => return None,
             None => Self::user(&percent_decoded(encoded)?).ok()?,
@@ -55,6 +56,12 @@ impl Subject {
     pub fn from_reserved(text: &str) -> Option<Self> {
         if text.contains(':') { Self::from_encoded(text) } else { None }
     }
+}
+
+/// `text`, when it is made of what hashes and canonical addresses are made of. It comes from operators too, and goes into a key as it
+/// is.
+fn plain(text: &str) -> Option<&str> {
+    text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'.' | b':' | b'/')).then_some(text)
 }
 
 fn percent_decoded(text: &str) -> Option<String> {
