@@ -78,21 +78,21 @@ async fn answer(api: &Data<Api>, request: &HttpRequest, payload: &mut Payload, m
     let path = request.path().rsplit('/').next().unwrap_or("");
     match (path, request.method().as_str()) {
         ("config", "GET") if about.user_id.is_none() && about.subject.is_none() => show::list(api, &about).await,
-        ("config", "GET") => show::one(api, &target(&about, None)?).await,
-        ("config", "DELETE") => change::make(api, &target(&about, None)?, &Change::Delete, &order(None)?, false).await,
+        ("config", "GET") => show::one(api, &target(api, &about, None)?).await,
+        ("config", "DELETE") => change::make(api, &target(api, &about, None)?, &Change::Delete, &order(None)?, false).await,
         ("config", method @ ("POST" | "PUT")) => {
             let mut fields = object(&bytes)?;
-            let target = target(&about, Some(&mut fields))?;
+            let target = target(api, &about, Some(&mut fields))?;
             let asked = change::parse(fields, method == "PUT")?;
             change::make(api, &target, &asked.change, &order(asked.reason)?, asked.refill).await
         }
-        ("state", "GET") => show::state(api, &target(&about, None)?).await,
+        ("state", "GET") => show::state(api, &target(api, &about, None)?).await,
         ("reset", "POST") => {
-            let target = target(&about, None)?;
+            let target = target(api, &about, None)?;
             api.limiter.reset(&target).await.map_err(problem)?;
             Ok(ok(&json!({"status": "reset", "user_id": target.subject.to_string()})))
         }
-        ("audit", "GET") => show::audit(api, &target(&about, None)?, about.limit.unwrap_or(SOME_ITEMS).min(MOST_ITEMS)).await,
+        ("audit", "GET") => show::audit(api, &target(api, &about, None)?, about.limit.unwrap_or(SOME_ITEMS).min(MOST_ITEMS)).await,
         ("explain", "POST") => show::explain(api, request, &bytes).await,
         ("export", "GET") => show::export(api).await,
         ("import", "POST") => change::import(api, &bytes, &order(None)?).await,
@@ -109,7 +109,7 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
 }
 
 /// Who a call is about: `user_id`, `subject`, or the same in the body, where an `api_key` may stand too.
-fn target(about: &About, fields: Option<&mut Map<String, Value>>) -> Result<Target, Problem> {
+fn target(api: &Api, about: &About, fields: Option<&mut Map<String, Value>>) -> Result<Target, Problem> {
     let mut named = Vec::new();
     let invalid = |error: &dyn std::fmt::Display| Problem::new(400, "invalid_user", error.to_string());
     let user = |id: &str| Subject::user(id).map_err(|error| invalid(&error));
@@ -125,9 +125,7 @@ fn target(about: &About, fields: Option<&mut Map<String, Value>>) -> Result<Targ
         };
         named.extend(text("user_id")?.map(|id| user(&id)));
         named.extend(text("subject")?.map(|id| reserved(&id)));
-        named.extend(
-            text("api_key")?.map(|key| crate::identity::KeyHasher::default().subject(&[key.as_bytes()]).map_err(|error| invalid(&error))),
-        );
+        named.extend(text("api_key")?.map(|key| api.settings.key_hasher.subject(&[key.as_bytes()]).map_err(|error| invalid(&error))));
     }
     let mut named = named.into_iter();
     match (named.next(), named.next()) {
