@@ -32,6 +32,36 @@ pub struct Ask<'a> {
     pub at: Option<Micros>,
 }
 
+/// What a store that looked for overrides before deciding says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Guarded {
+    /// There are none; this is the decision.
+    Decided(Decision),
+    /// There are some: nothing was decided or charged. What was found, one for each key looked at, in their order.
+    Overridden(Vec<Found>),
+}
+
+/// What is stored where an override may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// Names and values; none when there is nothing.
+    Fields(Vec<(String, String)>),
+    /// Something of another type, which is no override of ours.
+    WrongType,
+}
+
+/// A store that has the overrides at hand where it decides, so that a subject without any costs one call even when nothing is
+/// known of it.
+#[async_trait]
+pub trait GuardingStore: Send + Sync {
+    /// Decides as [`Store::decide`] does, unless something is set at any of `looked_at` (at least one, all of the subject of
+    /// `ask.key`): looking and deciding are one indivisible step.
+    ///
+    /// # Errors
+    /// As [`Store::decide`].
+    async fn decide_unless_overridden(&self, ask: Ask<'_>, looked_at: &[&Key]) -> Result<Guarded, StoreError>;
+}
+
 /// Keeps the state of subjects and decides on it.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -52,4 +82,9 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When it does not.
     async fn ping(&self) -> Result<(), StoreError>;
+
+    /// This store as one that can look for overrides inside a decision, if it can.
+    fn guarding(&self) -> Option<&dyn GuardingStore> {
+        None
+    }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::{AsyncConnectionConfig, Client, Cmd, Value};
 
-use super::{Ask, ErrorKind, Key, Store, StoreError};
+use super::{Ask, ErrorKind, Guarded, GuardingStore, Key, Store, StoreError};
 use crate::clock::unix_micros;
 use crate::limit::{Decision, Policy, without_state};
 use error::store_error;
@@ -49,6 +49,7 @@ pub struct RedisStore {
     connection: AsyncConnectionConfig,
     prefix: Box<str>,
     script: Script,
+    guarded_script: Script,
     lanes: RwLock<HashMap<ThreadId, Arc<Lane>>>,
     deadline: Duration,
     pool: Arc<RedisPool>,
@@ -70,7 +71,8 @@ impl RedisStore {
             connection,
             prefix: prefix.into(),
             deadline,
-            script: Script::new(),
+            script: Script::decide(),
+            guarded_script: Script::decide_unless_overridden(),
             lanes: RwLock::default(),
             pool,
             corrupt_states: AtomicU64::new(0),
@@ -132,16 +134,26 @@ impl RedisStore {
         Arc::clone(lanes.entry(id).or_default())
     }
 
-    /// Runs the script. A server that does not know it has run nothing: it is then sent whole, which also teaches it.
-    async fn run(&self, ask: Ask<'_>) -> Result<Value, StoreError> {
+    /// Runs a script. A server that does not know it has run nothing: it is then sent whole, which also teaches it.
+    async fn run(&self, script: &Script, ask: Ask<'_>, looked_at: &[&Key]) -> Result<Value, StoreError> {
         let lane = self.lane();
         let send = async |command: &Cmd| lane.send(&self.client, &self.connection, self.deadline, command).await;
-        match send(&self.script.by_hash(&self.prefix, ask)).await {
+        match send(&script.by_hash(&self.prefix, ask, looked_at)).await {
             Err(error) if error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoScript) => {
-                send(&Script::whole(&self.prefix, ask)).await.map_err(|error| store_error(&error))
+                send(&script.whole(&self.prefix, ask, looked_at)).await.map_err(|error| store_error(&error))
             }
             answer => answer.map_err(|error| store_error(&error)),
         }
+    }
+
+    /// The decision in a script's answer.
+    fn decision(&self, answer: &Value, ask: Ask<'_>) -> Result<Decision, StoreError> {
+        let answer = script::answer(answer, ask.policy)?;
+        if answer.state_was_corrupt {
+            self.corrupt_states.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(key = ask.key.as_str(), "stored state was none of ours: it counted as missing and is replaced");
+        }
+        Ok(answer.decision)
     }
 }
 
@@ -151,12 +163,7 @@ impl Store for RedisStore {
         if let Some(decision) = without_state(ask.policy, ask.at.unwrap_or_else(unix_micros)) {
             return Ok(decision);
         }
-        let answer = script::answer(&self.run(ask).await?, ask.policy)?;
-        if answer.state_was_corrupt {
-            self.corrupt_states.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(key = ask.key.as_str(), "stored state was none of ours: it counted as missing and is replaced");
-        }
-        Ok(answer.decision)
+        self.decision(&self.run(&self.script, ask, &[]).await?, ask)
     }
 
     async fn reset(&self, key: &Key, policy: &Policy) -> Result<(), StoreError> {
@@ -167,6 +174,23 @@ impl Store for RedisStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.pooled::<String>(&redis::cmd("PING")).await.map(drop)
+    }
+
+    fn guarding(&self) -> Option<&dyn GuardingStore> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl GuardingStore for RedisStore {
+    async fn decide_unless_overridden(&self, ask: Ask<'_>, looked_at: &[&Key]) -> Result<Guarded, StoreError> {
+        // A policy that keeps no state has nothing to ask the script, but what is set may be another one: a peek finds out.
+        let stateless = without_state(ask.policy, ask.at.unwrap_or_else(unix_micros));
+        let ask = if stateless.is_some() { Ask { cost: 0, ..ask } } else { ask };
+        match self.run(&self.guarded_script, ask, looked_at).await? {
+            found @ Value::Array(_) => script::found(&found, looked_at.len()).map(Guarded::Overridden),
+            answer => self.decision(&answer, ask).map(|decision| Guarded::Decided(stateless.unwrap_or(decision))),
+        }
     }
 }
 

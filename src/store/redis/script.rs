@@ -2,51 +2,80 @@
 
 use redis::{Cmd, Value};
 
-use super::super::{Ask, ErrorKind, Key, StoreError};
+use super::super::{Ask, ErrorKind, Found, Key, StoreError};
 use crate::limit::{Algorithm, Decision, Limit, Micros, Mode, Policy, Precision, Quota, Reason, Units, Violations, Wait, WhileOpen};
 
 /// One decision from top to bottom; every file is the twin of one in `src/limit/`.
-const TEXT: &str = concat!(
-    include_str!("../../../lua/policy.lua"),
-    include_str!("../../../lua/never.lua"),
-    include_str!("../../../lua/state.lua"),
-    include_str!("../../../lua/load.lua"),
-    include_str!("../../../lua/bucket.lua"),
-    include_str!("../../../lua/window.lua"),
-    include_str!("../../../lua/window/exact.lua"),
-    include_str!("../../../lua/window/sliced.lua"),
-    include_str!("../../../lua/decide.lua"),
-    include_str!("../../../lua/window/exact_commit.lua"),
-    include_str!("../../../lua/window/sliced_commit.lua"),
-    include_str!("../../../lua/decide_commit.lua"),
-);
+macro_rules! decision {
+    () => {
+        concat!(
+            include_str!("../../../lua/policy.lua"),
+            include_str!("../../../lua/never.lua"),
+            include_str!("../../../lua/state.lua"),
+            include_str!("../../../lua/load.lua"),
+            include_str!("../../../lua/bucket.lua"),
+            include_str!("../../../lua/window.lua"),
+            include_str!("../../../lua/window/exact.lua"),
+            include_str!("../../../lua/window/sliced.lua"),
+            include_str!("../../../lua/decide.lua"),
+            include_str!("../../../lua/window/exact_commit.lua"),
+            include_str!("../../../lua/window/sliced_commit.lua"),
+            include_str!("../../../lua/decide_commit.lua"),
+        )
+    };
+}
 
-/// The deciding script.
+const DECIDE: &str = decision!();
+/// A look for overrides before it; it shares no local with what follows.
+const DECIDE_UNLESS_OVERRIDDEN: &str = concat!(include_str!("guard.lua"), decision!());
+
+/// A deciding script.
 pub(super) struct Script {
+    text: &'static str,
     hash: String,
 }
 
 impl Script {
-    pub(super) fn new() -> Self {
-        Self { hash: redis::Script::new(TEXT).get_hash().to_owned() }
+    /// The script that decides, and nothing else.
+    pub(super) fn decide() -> Self {
+        Self::new(DECIDE)
     }
 
-    /// The call for a server that knows the script.
-    pub(super) fn by_hash(&self, prefix: &str, ask: Ask<'_>) -> Cmd {
-        call("EVALSHA", &self.hash, prefix, ask)
+    /// The script that decides unless something is set for the subject. It is another one, so that a decision whose policy is
+    /// known pays nothing for the look.
+    pub(super) fn decide_unless_overridden() -> Self {
+        Self::new(DECIDE_UNLESS_OVERRIDDEN)
+    }
+
+    fn new(text: &'static str) -> Self {
+        Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
+    }
+
+    /// The call for a server that knows the script. `looked_at`: where overrides may be; none for [`Self::decide`].
+    pub(super) fn by_hash(&self, prefix: &str, ask: Ask<'_>, looked_at: &[&Key]) -> Cmd {
+        call("EVALSHA", &self.hash, prefix, ask, looked_at)
     }
 
     /// The call for one that does not.
-    pub(super) fn whole(prefix: &str, ask: Ask<'_>) -> Cmd {
-        call("EVAL", TEXT, prefix, ask)
+    pub(super) fn whole(&self, prefix: &str, ask: Ask<'_>, looked_at: &[&Key]) -> Cmd {
+        call("EVAL", self.text, prefix, ask, looked_at)
     }
 }
 
-fn call(name: &str, script: &str, prefix: &str, ask: Ask<'_>) -> Cmd {
+fn call(name: &str, script: &str, prefix: &str, ask: Ask<'_>, looked_at: &[&Key]) -> Cmd {
     let mut command = redis::cmd(name);
-    let keys = state_keys(prefix, ask.key, ask.policy);
+    let mut keys = state_keys(prefix, ask.key, ask.policy);
+    keys.extend(looked_at.iter().map(|key| config_key(prefix, key)));
     command.arg(script).arg(keys.len()).arg(keys).arg(argument(ask).as_slice());
+    if !looked_at.is_empty() {
+        command.arg(looked_at.len());
+    }
     command
+}
+
+/// Where the override of a key is kept.
+pub(super) fn config_key(prefix: &str, key: &Key) -> String {
+    format!("{prefix}:config:{}", key.as_str())
 }
 
 /// The subject's hash, and the policy's own window.
@@ -125,6 +154,33 @@ pub(super) fn answer(answer: &Value, policy: &Policy) -> Result<Answer, StoreErr
         decided_at: whole(decided_at),
     };
     Ok(Answer { decision, state_was_corrupt: flag(6) })
+}
+
+/// What was found instead of a decision: for each key looked at its fields, or nothing where it is of another type.
+pub(super) fn found(answer: &Value, looked_at: usize) -> Result<Vec<Found>, StoreError> {
+    let unexpected = || StoreError::new(ErrorKind::Unexpected, "the look for overrides has an answer that is none");
+    let Value::Array(hashes) = answer else { return Err(unexpected()) };
+    if hashes.len() != looked_at {
+        return Err(unexpected());
+    }
+    hashes.iter().map(|hash| fields(hash).ok_or_else(unexpected)).collect()
+}
+
+/// The fields of one hash, as `HGETALL` answers inside and outside of a script.
+fn fields(hash: &Value) -> Option<Found> {
+    // Whatever bytes people put there: what is no text becomes text that no field takes.
+    let text = |value: &Value| match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    match hash {
+        Value::Nil => Some(Found::WrongType),
+        Value::Array(flat) => {
+            let (pairs, []) = flat.as_chunks::<2>() else { return None };
+            pairs.iter().map(|[name, value]| Some((text(name)?, text(value)?))).collect::<Option<_>>().map(Found::Fields)
+        }
+        _ => None,
+    }
 }
 
 /// A whole number that travelled as a double.
