@@ -369,7 +369,7 @@ async fn child_that_writes_until_it_is_killed() {
         let mut own = Override::default();
         own.standing.part.set_number(Field::BucketCapacity, (n + 1) as f64).expect("in range");
         let entry = Entry { by: "child".into(), action: "update".into(), reason: None, from: Fields::new(), to: Fields::new() };
-        let written = store.write(&target(&format!("u{n}")), Write { expected: 0, own, expires_in: None, entry }).await;
+        let written = store.write(&target(&format!("u{n}")), Write { expected: 0, own, expires_in: None, not_before: None, entry }).await;
         assert!(written.is_ok() || matches!(written, Err(WriteError::Stale(_))));
         println!("acknowledged {n}");
     }

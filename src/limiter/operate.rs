@@ -104,13 +104,13 @@ impl Limiter {
                 from: before.own.to_fields(),
                 to: after.to_fields(),
             };
-            match store.write(target, Write { expected: before.own.version, own: after, expires_in, entry }).await {
+            match store.write(target, Write { expected: before.own.version, own: after, expires_in, not_before: None, entry }).await {
                 Ok(written) => {
                     overrides.heed(&News::Changed(target.key().as_str().to_owned()));
                     return Ok((self.written(described, &before.own, target, written), written));
                 }
                 Err(WriteError::Stale(version)) if order.if_match.is_some() => return Err(OperateError::Stale(version)),
-                Err(WriteError::Stale(_)) => {}
+                Err(WriteError::Stale(_) | WriteError::TooEarly) => {}
                 Err(WriteError::Store(error)) => return Err(error.into()),
             }
         }
@@ -221,10 +221,14 @@ impl Limiter {
             from: before.to_fields(),
             to: after.to_fields(),
         };
-        let write = Write { expected: before.version, own: after, expires_in: None, entry };
+        let not_before = before.temporary.as_ref().map(|temporary| temporary.until);
+        let write = Write { expected: before.version, own: after, expires_in: None, not_before, entry };
         let ended = overrides.store().write(target, write).await;
         tracing::debug!(key = target.key().as_str(), done = ended.is_ok(), "a temporary part of an override has ended");
-        overrides.heed(&News::Changed(target.key().as_str().to_owned()));
+        // Too early: this clock is ahead of the store's, and will try again when it next reads the override.
+        if !matches!(ended, Err(WriteError::TooEarly)) {
+            overrides.heed(&News::Changed(target.key().as_str().to_owned()));
+        }
     }
 }
 

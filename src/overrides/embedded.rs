@@ -147,13 +147,16 @@ impl OverrideStore for EmbeddedOverrides {
 
 /// One transaction: compare, write, append, cut the audit.
 fn put(database: &Database, key: &str, now: Micros, write: Write) -> Result<Result<Written, WriteError>, redb::Error> {
-    let Write { expected, own, expires_in, entry } = write;
+    let Write { expected, own, expires_in, not_before, entry } = write;
     let begun = database.begin_write()?;
     let written = {
         let mut config = begun.open_table(CONFIG)?;
         let before = config.get(key)?.map(|json| stored(json.value()).own.version).unwrap_or_default();
         if before != expected {
             return Ok(Err(WriteError::Stale(before)));
+        }
+        if not_before.is_some_and(|at| now < at) {
+            return Ok(Err(WriteError::TooEarly));
         }
         let version = (before + 1).max(u64::try_from(now).unwrap_or_default());
         let until = own.temporary.as_ref().map(|temporary| expires_in.map_or(temporary.until, |span| now + span));

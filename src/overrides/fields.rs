@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::{Layer, Override, Stored, Temporary};
 use crate::limit::{Field, Micros, Part};
+use crate::store::Found;
 
 const TEMPORARY: &str = "temporary.";
 const UNTIL: &str = "temporary_until";
@@ -14,6 +15,9 @@ const TIER: &str = "tier";
 
 /// Names and values.
 pub type Fields = BTreeMap<String, String>;
+
+/// The largest number that every part of this, scripts in Redis too, holds exactly.
+const MOST_EXACT: u64 = (1 << 53) - 1;
 
 /// A stored field that could not be read; what is inherited holds for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +60,24 @@ fn put(fields: &mut Fields, before: &str, layer: &Layer) {
 }
 
 impl Stored {
+    /// Reads what was found where an override may be. A key of another type is nothing of ours: named, and worth nothing.
+    #[must_use]
+    pub fn from_found(found: &Found) -> Self {
+        match found {
+            Found::Fields(fields) => Self::from_fields(fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))),
+            Found::WrongType => {
+                let malformed = vec![Malformed { field: "(the key)".to_owned(), why: "is of another type than a hash".to_owned() }];
+                Self { malformed, ..Self::default() }
+            }
+        }
+    }
+
+    /// Whether something is set, but not through Weir: it has no version.
+    #[must_use]
+    pub fn is_made_by_hand(&self) -> bool {
+        !self.own.is_empty() && self.own.version == 0
+    }
+
     /// Reads what is stored, field by field: one that cannot be read is named and left out.
     pub fn from_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut stored = Self::default();
@@ -102,5 +124,7 @@ fn set(layer: &mut Layer, name: &str, text: &str) -> Result<(), String> {
 }
 
 fn whole(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{:?} is not a whole number", text.chars().take(60).collect::<String>()))
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|number| plain && *number <= MOST_EXACT);
+    number.ok_or_else(|| format!("{:?} is not a whole number", text.chars().take(60).collect::<String>()))
 }

@@ -137,6 +137,8 @@ pub struct Write {
     pub own: Override,
     /// The temporary part ends this long after the write, µs; nothing keeps the end that it has.
     pub expires_in: Option<Micros>,
+    /// Nothing is written before this, on the store's own clock, µs: a process whose clock is ahead ends no temporary part early.
+    pub not_before: Option<Micros>,
     /// For the audit.
     pub entry: Entry,
 }
@@ -186,6 +188,9 @@ pub enum WriteError {
     /// Another version is there.
     #[error("the override was changed meanwhile: it has version {0}")]
     Stale(u64),
+    /// It is not time yet.
+    #[error("it is too early for this change on the store's clock")]
+    TooEarly,
     /// The store cannot say.
     #[error(transparent)]
     Store(#[from] StoreError),

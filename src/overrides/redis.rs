@@ -6,21 +6,22 @@
 //! | `<prefix>:audit:{S}` | stream | the last [`AUDIT_KEPT`] changes |
 //! | `<prefix>:config-index` | sorted set | the keys of all overrides, all with score 0: in the order of the keys |
 //!
-//! The index lies in a slot of its own, so it is written beside the script, before it: an override is never without its entry. An
-//! entry without an override is dropped by whoever lists it; an override that was made behind the service's back gets its entry
-//! when it is first read.
+//! The index lies in a slot of its own, so it is written beside the script: before it, so that an override is never without its entry,
+//! and after it, for whoever found nothing and dropped the entry in between. An entry without an override is dropped by whoever lists
+//! it, who then looks once more; an override that was made behind the service's back gets its entry when it is first read.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use redis::{Client, FromRedisValue};
 
-use super::{Fields, Listener, Malformed, News, OverrideStore, Page, Record, Stored, Target, Write, WriteError, Written};
+use super::{Fields, Listener, News, OverrideStore, Page, Record, Stored, Target, Write, WriteError, Written};
 use crate::clock::unix_micros;
-use crate::limit::Micros;
-use crate::store::{ErrorKind, RedisConnection as Connection, RedisPool, RedisStore, StoreError};
+use crate::limit::{Micros, US};
+use crate::store::{ErrorKind, Found, RedisConnection as Connection, RedisPool, RedisStore, StoreError};
 
 /// One change. Changes are rare: the script travels with each.
 const WRITE: &str = include_str!("redis/write.lua");
@@ -38,6 +39,8 @@ pub struct RedisOverrides {
     pool: Arc<RedisPool>,
     client: Client,
     prefix: Box<str>,
+    /// How far the server's clock is ahead of this one, µs.
+    ahead: AtomicI64,
 }
 
 impl RedisOverrides {
@@ -45,7 +48,7 @@ impl RedisOverrides {
     #[must_use]
     pub fn beside(store: &RedisStore) -> Self {
         let (pool, client, prefix) = store.parts();
-        Self { pool, client, prefix }
+        Self { pool, client, prefix, ahead: AtomicI64::new(0) }
     }
 
     fn config_key(&self, target: &Target) -> String {
@@ -82,11 +85,38 @@ impl RedisOverrides {
         };
         let speak = async {
             loop {
-                let _ = self.ask::<i64>(redis::cmd("PUBLISH").arg(self.channel()).arg(ALIVE)).await;
+                let _ = self.speak().await;
                 tokio::time::sleep(HEARTBEAT).await;
             }
         };
         tokio::join!(hear, speak);
+    }
+
+    /// Says that the channel is alive, and asks for the server's time on the way.
+    async fn speak(&self) -> Result<(), StoreError> {
+        let mut both = redis::pipe();
+        both.cmd("PUBLISH").arg(self.channel()).arg(ALIVE).ignore().cmd("TIME");
+        let asked = unix_micros();
+        let ((seconds, micros),): ((Micros, Micros),) = self.pool.connection().await?.pipeline(&both).await?;
+        let here = Micros::midpoint(asked, unix_micros());
+        self.ahead.store(seconds * US + micros - here, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts a key on the list.
+    async fn enlist(&self, key: &str) -> Result<(), StoreError> {
+        self.ask::<i64>(redis::cmd("ZADD").arg(self.index()).arg(0).arg(key)).await.map(drop)
+    }
+
+    /// Takes a key off the list under which nothing was found; back on if something is there by now.
+    async fn delist(&self, key: &str) -> Result<(), StoreError> {
+        self.ask::<i64>(redis::cmd("ZREM").arg(self.index()).arg(key)).await?;
+        match self.read_all(&[key.to_owned()]).await?.first() {
+            Some(Found::Fields(fields)) if !fields.is_empty() && !is_nothing(&Stored::from_found(&Found::Fields(fields.clone()))) => {
+                self.enlist(key).await
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn hear(&self, listener: &Listener) -> Result<(), redis::RedisError> {
@@ -106,16 +136,45 @@ impl RedisOverrides {
     }
 
     /// What is stored for each of `keys`, in one round trip to the server.
-    async fn read_all(&self, keys: &[String]) -> Result<Vec<Fields>, StoreError> {
+    async fn read_all(&self, keys: &[String]) -> Result<Vec<Found>, StoreError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
         let mut pipeline = redis::pipe();
         for key in keys {
+            // A type first: one key of another type would fail all.
+            pipeline.cmd("TYPE").arg(format!("{}:config:{key}", self.prefix));
+        }
+        let types: Vec<String> = self.pool.connection().await?.pipeline(&pipeline).await?;
+        let mut pipeline = redis::pipe();
+        let hashes = keys.iter().zip(&types).filter(|(_, kind)| *kind == "hash");
+        for (key, _) in hashes {
             pipeline.hgetall(format!("{}:config:{key}", self.prefix));
         }
-        self.pool.connection().await?.pipeline(&pipeline).await
+        let mut read = Vec::new().into_iter();
+        if types.iter().any(|kind| kind == "hash") {
+            read = self.pool.connection().await?.pipeline::<Vec<Raw>>(&pipeline).await?.into_iter();
+        }
+        let found = |kind: &String| match kind.as_str() {
+            "hash" => fields(read.next().unwrap_or_default()),
+            "none" => Found::Fields(Vec::new()),
+            _ => Found::WrongType,
+        };
+        Ok(types.iter().map(found).collect())
     }
+}
+
+/// A hash as it comes: people may have put any bytes there.
+type Raw = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What is no text becomes text that no field takes.
+fn fields(raw: Raw) -> Found {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Found::Fields(raw.into_iter().map(|(name, value)| (text(name), text(value))).collect())
+}
+
+fn is_nothing(stored: &Stored) -> bool {
+    stored.own.is_empty() && stored.malformed.is_empty()
 }
 
 fn silent() -> redis::RedisError {
@@ -126,37 +185,30 @@ async fn in_time<T>(what: impl Future<Output = Result<T, redis::RedisError>>) ->
     tokio::time::timeout(SILENCE, what).await.unwrap_or_else(|_| Err(silent()))
 }
 
-fn stored(fields: &Fields) -> Stored {
-    Stored::from_fields(fields.iter().map(|(name, value)| (name.as_str(), value.as_str())))
-}
-
 #[async_trait]
 impl OverrideStore for RedisOverrides {
     async fn read(&self, target: &Target) -> Result<Stored, StoreError> {
-        let fields: Fields = match self.ask(redis::cmd("HGETALL").arg(self.config_key(target))).await {
-            // A key of another type is nothing of ours: named, and worth nothing.
-            Err(error) if error.kind == ErrorKind::WrongType => {
-                let malformed = vec![Malformed { field: "(the key)".to_owned(), why: "is of another type than a hash".to_owned() }];
-                return Ok(Stored { malformed, ..Stored::default() });
-            }
-            fields => fields?,
+        let found = match self.ask::<Raw>(redis::cmd("HGETALL").arg(self.config_key(target))).await {
+            Err(error) if error.kind == ErrorKind::WrongType => Found::WrongType,
+            raw => fields(raw?),
         };
-        let stored = stored(&fields);
-        if !stored.own.is_empty() && stored.own.version == 0 {
-            // Made by hand: give it its entry in the list.
-            let _ = self.ask::<i64>(redis::cmd("ZADD").arg(self.index()).arg(0).arg(target.key().as_str())).await;
+        let stored = Stored::from_found(&found);
+        if stored.is_made_by_hand() {
+            let _ = self.enlist(target.key().as_str()).await;
         }
         Ok(stored)
     }
 
     async fn write(&self, target: &Target, write: Write) -> Result<Written, WriteError> {
-        let Write { expected, own, expires_in, entry } = write;
-        self.ask::<i64>(redis::cmd("ZADD").arg(self.index()).arg(0).arg(target.key().as_str())).await?;
+        let Write { expected, own, expires_in, not_before, entry } = write;
+        let key = target.key();
+        self.enlist(key.as_str()).await?;
         let mut call = redis::cmd("EVAL");
         call.arg(WRITE).arg(2).arg(self.config_key(target)).arg(self.audit_key(target));
         call.arg(expected)
             .arg(expires_in.map(|span| span.to_string()).unwrap_or_default())
             .arg(own.temporary.as_ref().map(|temporary| temporary.until.to_string()).unwrap_or_default())
+            .arg(not_before.map(|at| at.to_string()).unwrap_or_default())
             .arg(self.channel())
             .arg(serde_json::to_string(&entry).unwrap_or_default())
             .arg(AUDIT_KEPT);
@@ -164,10 +216,14 @@ impl OverrideStore for RedisOverrides {
             call.arg(name).arg(value);
         }
         let mut connection = self.pool.connection().await?;
-        let (done, version, until): (bool, u64, String) = connection.query(&call).await?;
-        if !done {
-            return Err(WriteError::Stale(version));
+        let (done, version, until): (String, u64, String) = connection.query(&call).await?;
+        match done.as_str() {
+            "written" => {}
+            "early" => return Err(WriteError::TooEarly),
+            _ => return Err(WriteError::Stale(version)),
         }
+        // It is written whatever becomes of this: an entry that is missing comes back with the next change.
+        let _ = self.enlist(key.as_str()).await;
         Ok(Written { version, until: until.parse().ok(), durable: durable(&mut connection).await })
     }
 
@@ -180,12 +236,12 @@ impl OverrideStore for RedisOverrides {
         let keys: Vec<String> = self.ask(&range).await?;
         let next = if keys.len() == limit { keys.last().cloned() } else { None };
         let mut page = Page { items: Vec::new(), next };
-        for (key, fields) in keys.iter().zip(self.read_all(&keys).await?) {
-            let stored = stored(&fields);
+        for (key, found) in keys.iter().zip(self.read_all(&keys).await?) {
+            let stored = Stored::from_found(&found);
             match Target::from_key(key) {
-                Some(target) if !stored.own.is_empty() || !stored.malformed.is_empty() => page.items.push((target, stored)),
+                Some(target) if !is_nothing(&stored) => page.items.push((target, stored)),
                 // Deleted, or never there.
-                _ => drop(self.ask::<i64>(redis::cmd("ZREM").arg(self.index()).arg(key)).await),
+                _ => drop(self.delist(key).await),
             }
         }
         Ok(page)
@@ -199,8 +255,7 @@ impl OverrideStore for RedisOverrides {
     }
 
     fn now(&self) -> Micros {
-        // The server's own clock decides when a part ends (its script writes the end); to notice it, this one is near enough.
-        unix_micros()
+        unix_micros() + self.ahead.load(Ordering::Relaxed)
     }
 }
 
