@@ -2,10 +2,12 @@
 
 mod anonymous;
 mod fallback;
+mod known;
 mod operate;
 mod snapshot;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::{StreamExt, stream};
@@ -14,7 +16,7 @@ use crate::clock::{Clock, SystemClock, elapsed, monotonic};
 use crate::config::{Config, OnFailure};
 use crate::identity::Subject;
 use crate::limit::{Decision, Policy, Reason, Units};
-use crate::overrides::{Cache, Known, Override, Target};
+use crate::overrides::Cache;
 use crate::store::{Ask, Key, Store, StoreError};
 use crate::telemetry::Metrics;
 use fallback::Fallback;
@@ -136,46 +138,7 @@ impl Limiter {
             return Ok(answer);
         }
         let key = Key::new(&request.subject, place.scope());
-        let policy = self.policy(&snapshot, &place, &request.subject, &key).await?;
-        self.decide(&place, request.subject, &key, policy, cost).await
-    }
-
-    /// The policy of `subject`: what it inherits, and over it what is set for it.
-    async fn policy(&self, snapshot: &Snapshot, place: &Place<'_>, subject: &Subject, key: &Key) -> Result<Arc<Policy>, StoreError> {
-        let inherited = place.policies.inherited(subject);
-        let Some(overrides) = &self.overrides else { return Ok(Arc::clone(inherited)) };
-        if place.scope().is_none() {
-            let general = self.known(overrides, place, key).await?;
-            if general.stored.own.is_empty() {
-                return Ok(Arc::clone(inherited));
-            }
-            let now = overrides.store().now();
-            let temporary = general.stored.own.temporary_at(now).is_some();
-            let make = || snapshot.own_policy(place, subject, &general.stored.own, &Override::default(), now);
-            return Ok(general.policy(snapshot.generation, temporary, make));
-        }
-        let general = self.known(overrides, place, &Key::new(subject, None)).await?;
-        let own = self.known(overrides, place, key).await?;
-        if general.stored.own.is_empty() && own.stored.own.is_empty() {
-            return Ok(Arc::clone(inherited));
-        }
-        // Two overrides take part, each with an end of its own: worked out each time.
-        Ok(snapshot.own_policy(place, subject, &general.stored.own, &own.stored.own, overrides.store().now()))
-    }
-
-    /// What is set for `subject`. Where the store cannot say and nothing is remembered, what is inherited holds if something is to be
-    /// answered without the store at all; with `deny` it is an error. Whoever finds that a temporary part has ended takes it away.
-    async fn known(&self, overrides: &Cache, place: &Place<'_>, key: &Key) -> Result<Arc<Known>, StoreError> {
-        let known = match overrides.get(key, monotonic()).await {
-            Err(_) if place.on_failure != OnFailure::Deny => Arc::default(),
-            known => known?,
-        };
-        if known.first_to_see_the_end(|| overrides.store().now())
-            && let Some(target) = Target::from_key(key.as_str())
-        {
-            self.end_temporary(overrides, &target, &known.stored.own).await;
-        }
-        Ok(known)
+        self.check_own(&snapshot, &place, request.subject, &key, cost).await
     }
 
     /// Decides many requests; the answers come in the order of the requests. Each is decided on its own: one that fails is
@@ -197,9 +160,22 @@ impl Limiter {
     async fn decide(&self, place: &Place<'_>, subject: Subject, key: &Key, policy: Arc<Policy>, cost: Units) -> Result<Answer, StoreError> {
         let ask = Ask { key, policy: &policy, cost, at: None };
         let start = monotonic();
-        let decided = self.fallback.ask(&*self.store, ask).await;
+        let decided = self.fallback.ask(self.store.decide(ask)).await;
+        self.answer(place, subject, ask, &policy, decided, elapsed(start))
+    }
+
+    /// What a door is told of what the store said after `took`; or of what is said in its place.
+    fn answer(
+        &self,
+        place: &Place<'_>,
+        subject: Subject,
+        ask: Ask<'_>,
+        policy: &Arc<Policy>,
+        decided: Result<Decision, StoreError>,
+        took: Duration,
+    ) -> Result<Answer, StoreError> {
         if let Some(metrics) = &self.metrics {
-            metrics.decided(&decided, elapsed(start));
+            metrics.decided(&decided, took);
         }
         let (decision, degraded) = match decided {
             Ok(decision) => (decision, None),
@@ -212,7 +188,7 @@ impl Limiter {
                 (decision, Some(on_failure))
             }
         };
-        tracing::debug!(%subject, cost, admitted = decision.admitted, reason = decision.reason.map(Reason::name), "decided");
-        Ok(Answer { subject, policy, decision, route: place.route.map(|route| route.name.clone()), degraded })
+        tracing::debug!(%subject, cost = ask.cost, admitted = decision.admitted, reason = decision.reason.map(Reason::name), "decided");
+        Ok(Answer { subject, policy: Arc::clone(policy), decision, route: place.route.map(|route| route.name.clone()), degraded })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::clock::{SystemClock, unix_micros};
 use crate::config::OnFailure;
 use crate::limit::{Decision, Micros, US, without_limits};
-use crate::store::{Ask, ErrorKind, MemoryStore, Store, StoreError};
+use crate::store::{Ask, ErrorKind, MemoryStore, StoreError};
 
 /// Failures in a row after which the store is left alone.
 const FAILURES: u32 = 3;
@@ -40,12 +40,12 @@ impl Fallback {
         }
     }
 
-    /// Asks the store, unless it is being left alone.
-    pub(super) async fn ask(&self, store: &dyn Store, ask: Ask<'_>) -> Result<Decision, StoreError> {
+    /// Puts `question` to the store, unless that is being left alone.
+    pub(super) async fn ask<T>(&self, question: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         if self.failures.load(Ordering::Relaxed) >= FAILURES && !self.may_try() {
             return Err(StoreError::not_run(ErrorKind::Unavailable, "it failed a moment ago and is left alone"));
         }
-        let decided = store.decide(ask).await;
+        let decided = question.await;
         match &decided {
             Ok(_) => self.succeeded(),
             // A store that is full answers, and quickly.

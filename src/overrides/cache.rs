@@ -17,13 +17,20 @@ use super::{News, OverrideStore, Stored, Target};
 use crate::limit::{Micros, Policy};
 use crate::store::{Key, StoreError};
 
+mod away;
+mod look;
+use away::Away;
+pub use look::{Look, Looked};
+
 /// The longest that an entry is believed without another look.
 pub const FRESH: Duration = Duration::from_secs(30);
-/// How long the last good value is believed after a look that failed.
+/// How long the last good value is believed after a look that failed, and how long one who looks may take before another does.
 const RETRY: Duration = Duration::from_secs(1);
 const SHARDS: usize = 64;
 /// The most entries of a shard.
 const MOST_PER_SHARD: usize = 4_096;
+/// How many subjects can be looked for at a time, at most: each has one of these to itself, but for collisions.
+const STRIPES: usize = 1_024;
 
 /// What is set for a target, and the policy that it makes.
 #[derive(Debug, Default)]
@@ -62,22 +69,30 @@ struct Entry {
     until: Instant,
     /// Before the last gap: good only as long as nothing better can be had.
     epoch: u64,
-    refreshing: bool,
+    /// When somebody last went to look. (Whoever goes may be dropped on the way: then, after a while, another does.)
+    looking_since: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Shard {
     entries: Mutex<IndexMap<Key, Entry>>,
-    /// One reader of a shard at a time; others wait and find what it found.
-    reading: AsyncMutex<()>,
     /// Counts news, so that a value read while some came is not kept.
     news: AtomicU64,
+}
+
+/// One looks for a subject at a time; others wait and find what it found, or that it failed.
+#[derive(Default)]
+struct Turn {
+    lock: AsyncMutex<()>,
+    failures: AtomicU64,
 }
 
 /// Remembers overrides.
 pub struct Cache {
     store: Arc<dyn OverrideStore>,
     shards: Vec<Shard>,
+    turns: Vec<Turn>,
+    away: Away,
     hasher: RandomState,
     epoch: AtomicU64,
     fresh: Duration,
@@ -92,6 +107,8 @@ impl Cache {
         Self {
             store,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            turns: (0..STRIPES).map(|_| Turn::default()).collect(),
+            away: Away::default(),
             hasher: RandomState::new(),
             epoch: AtomicU64::new(0),
             fresh,
@@ -106,7 +123,7 @@ impl Cache {
         &self.store
     }
 
-    /// How often the store was read.
+    /// How often the store was looked at for a subject, on its own or inside a decision.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
@@ -118,32 +135,40 @@ impl Cache {
         self.malformed.load(Ordering::Relaxed)
     }
 
-    /// What is set for the target that `key` names, as far as is known at `now`.
+    /// What is set for the target that `key` names, if that is known at `now`. Nothing for the first who finds it too old: that
+    /// one looks ([`Self::look`]), while others go on with what there was.
+    #[must_use]
+    pub fn fresh(&self, key: &Key, now: Instant) -> Option<Arc<Known>> {
+        let mut entries = lock(self.shard(key));
+        let entry = entries.get_mut(key).filter(|entry| entry.epoch == self.epoch.load(Ordering::SeqCst))?;
+        if now < entry.until || entry.looking_since.is_some_and(|since| now < since + RETRY) {
+            return Some(Arc::clone(&entry.known));
+        }
+        entry.looking_since = Some(now);
+        None
+    }
+
+    /// What is set for the target that `key` names, as far as is known at `now`; reads the store where that is not enough.
     ///
     /// # Errors
     /// When the store cannot say and nothing is remembered.
     pub async fn get(&self, key: &Key, now: Instant) -> Result<Arc<Known>, StoreError> {
-        let shard = self.shard(key);
-        match self.remembered(shard, key, now) {
-            Remembered::Fresh(known) => return Ok(known),
-            Remembered::Stale(known) => {
-                // This caller looks; others go on with what is there.
-                return Ok(self.look(shard, key, now).await.unwrap_or(known));
-            }
-            Remembered::Nothing => {}
+        if let Some(known) = self.fresh(key, now) {
+            return Ok(known);
         }
-        let _alone = shard.reading.lock().await;
-        match self.remembered(shard, key, now) {
-            Remembered::Fresh(known) => Ok(known),
-            Remembered::Stale(_) | Remembered::Nothing => self.look(shard, key, now).await,
-        }
+        let (mut known, unknown) = match self.look(&[key], now).await {
+            Looked::Known(known) => (known, None),
+            Looked::Failed(last, error) => (last, Some(error)),
+            Looked::Nobody(look) => look.read().await,
+        };
+        unknown.map_or_else(|| Ok(known.pop().unwrap_or_default()), Err)
     }
 
     /// Forgets what news says has changed.
     pub fn heed(&self, news: &News) {
         match news {
             News::Gap => {
-                self.epoch.fetch_add(1, Ordering::Relaxed);
+                self.epoch.fetch_add(1, Ordering::SeqCst);
             }
             News::Changed(key) => {
                 if let Some(target) = Target::from_key(key) {
@@ -159,74 +184,20 @@ impl Cache {
         }
     }
 
-    fn remembered(&self, shard: &Shard, key: &Key, now: Instant) -> Remembered {
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        let mut entries = lock(shard);
-        let Some(entry) = entries.get_mut(key) else { return Remembered::Nothing };
-        if entry.epoch != epoch {
-            return Remembered::Nothing;
-        }
-        if now < entry.until || entry.refreshing {
-            return Remembered::Fresh(Arc::clone(&entry.known));
-        }
-        entry.refreshing = true;
-        Remembered::Stale(Arc::clone(&entry.known))
-    }
-
-    /// Reads the store, and keeps what it says unless news came meanwhile or something newer is known.
-    async fn look(&self, shard: &Shard, key: &Key, now: Instant) -> Result<Arc<Known>, StoreError> {
-        // Keys are made from targets, so each names one.
-        let Some(target) = Target::from_key(key.as_str()) else { return Ok(Arc::default()) };
-        let (news, epoch) = (shard.news.load(Ordering::SeqCst), self.epoch.load(Ordering::Relaxed));
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        let read = self.store.read(&target).await;
-        let mut entries = lock(shard);
-        let stored = match read {
-            Ok(stored) => stored,
-            Err(error) => {
-                let Some(entry) = entries.get_mut(key) else { return Err(error) };
-                (entry.until, entry.refreshing, entry.epoch) = (now + RETRY, false, epoch);
-                return Ok(Arc::clone(&entry.known));
-            }
-        };
-        if !stored.malformed.is_empty() {
-            self.malformed.fetch_add(stored.malformed.len() as u64, Ordering::Relaxed);
-            for field in &stored.malformed {
-                tracing::warn!(key = key.as_str(), %field, "a stored field of an override cannot be read: what is inherited holds for it");
-            }
-        }
-        if let Some(entry) = entries.get_mut(key)
-            && entry.known.stored.own.version > stored.own.version
-        {
-            entry.refreshing = false;
-            return Ok(Arc::clone(&entry.known));
-        }
-        let known = Arc::new(Known { stored, policy: ArcSwapOption::empty(), ending: AtomicBool::new(false) });
-        let epoch = if shard.news.load(Ordering::SeqCst) == news { epoch } else { u64::MAX };
-        if entries.len() >= MOST_PER_SHARD && !entries.contains_key(key) {
-            forget_one(&mut entries);
-        }
-        let until = now + self.fresh.mul_f64(self.share(key));
-        entries.insert(key.clone(), Entry { known: Arc::clone(&known), until, epoch, refreshing: false });
-        Ok(known)
-    }
-
     /// How much of the time an entry is believed: 0.7 … 1, so that what was read together is not read together again.
     fn share(&self, key: &Key) -> f64 {
         let spread = self.hasher.hash_one((key, self.reads.load(Ordering::Relaxed))) % 1_000;
         0.7 + 0.3 * spread as f64 / 1_000.0
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the remainder is below the number of shards")]
     fn shard(&self, key: &Key) -> &Shard {
-        &self.shards[(self.hasher.hash_one(key) % SHARDS as u64) as usize]
+        &self.shards[self.place(key, SHARDS)]
     }
-}
 
-enum Remembered {
-    Fresh(Arc<Known>),
-    Stale(Arc<Known>),
-    Nothing,
+    #[expect(clippy::cast_possible_truncation, reason = "the remainder is below the number of places")]
+    fn place(&self, what: impl std::hash::Hash, places: usize) -> usize {
+        (self.hasher.hash_one(what) % places as u64) as usize
+    }
 }
 
 /// Of a few, the one that would be looked at again first.
