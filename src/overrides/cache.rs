@@ -15,11 +15,9 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::{News, OverrideStore, Stored, Target};
 use crate::limit::{Micros, Policy};
-use crate::store::{Key, StoreError};
+use crate::store::{Guard, Key, StoreError};
 
-mod away;
 mod look;
-use away::Away;
 pub use look::{Look, Looked};
 
 /// The longest that an entry is believed without another look.
@@ -92,7 +90,7 @@ pub struct Cache {
     store: Arc<dyn OverrideStore>,
     shards: Vec<Shard>,
     turns: Vec<Turn>,
-    away: Away,
+    guard: Guard,
     hasher: RandomState,
     epoch: AtomicU64,
     fresh: Duration,
@@ -108,7 +106,7 @@ impl Cache {
             store,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             turns: (0..STRIPES).map(|_| Turn::default()).collect(),
-            away: Away::default(),
+            guard: Guard::default(),
             hasher: RandomState::new(),
             epoch: AtomicU64::new(0),
             fresh,

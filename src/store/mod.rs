@@ -5,6 +5,7 @@
 //! decorators of [`Store`], not as mocks of it.
 
 mod error;
+mod guard;
 mod key;
 mod memory;
 mod redis;
@@ -14,6 +15,7 @@ use async_trait::async_trait;
 pub(crate) use self::redis::{RedisConnection, RedisPool};
 pub use self::redis::{RedisOptions, RedisStore};
 pub use error::{ErrorKind, StoreError};
+pub(crate) use guard::Guard;
 pub use key::Key;
 pub use memory::MemoryStore;
 

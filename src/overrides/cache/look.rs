@@ -117,13 +117,13 @@ impl Look<'_> {
         }
         // Keys are made from targets, so each names one.
         let Some(target) = Target::from_key(self.keys[index].as_str()) else { return Ok(Arc::default()) };
-        let read = match self.cache.away.may_ask(self.now) {
-            Ok(()) => self.cache.store.read(&target).await.inspect_err(|_| self.cache.away.failed(self.now)),
+        let read = match self.cache.guard.may_ask(self.now) {
+            Ok(()) => self.cache.store.read(&target).await.inspect_err(|_| self.cache.guard.failed(self.now)),
             left_alone => left_alone.map(|()| Stored::default()),
         };
         match read {
             Ok(stored) => {
-                self.cache.away.answered();
+                self.cache.guard.answered();
                 Ok(self.keep(index, stored))
             }
             Err(error) => self.last(index).ok_or(error),
