@@ -10,6 +10,7 @@ use comfy_table::presets::NOTHING;
 use serde_json::{Map, Value};
 
 use super::Failure;
+use crate::identity::percent_encode;
 
 /// An answer takes milliseconds; a service that takes this long is not there.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -154,8 +155,12 @@ impl Service {
             .method(method)
             .header("content-type", "application/json")
             .header("authorization", format!("Bearer {}", self.token));
-        let encoded: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-        let request = request.uri(if encoded.is_empty() { url.clone() } else { format!("{url}?{}", encoded.join("&")) });
+        let mut address = url.clone();
+        for (at, (name, value)) in query.iter().enumerate() {
+            address.extend([if at == 0 { "?" } else { "&" }, name, "="]);
+            percent_encode(value, &mut address);
+        }
+        let request = request.uri(address);
         let request = request.body(body.unwrap_or_default()).map_err(|error| Failure::new(format!("{url}: {error}")))?;
         let mut answer = self.agent.run(request).map_err(failed)?;
         let text = answer.body_mut().read_to_string().map_err(failed)?;
@@ -191,18 +196,6 @@ impl Service {
         print(&table.trim_fmt())?;
         warn(&after)
     }
-}
-
-/// What stands in a query: everything but letters, digits and the few marks that mean nothing there is encoded.
-fn encoded(text: &str) -> String {
-    text.bytes()
-        .map(
-            |byte| {
-                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-            },
-        )
-        .collect::<Vec<_>>()
-        .concat()
 }
 
 fn show(args: &Args, answer: &Value) -> Result<(), Failure> {

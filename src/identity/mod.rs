@@ -16,7 +16,7 @@ pub use api_key::{InvalidApiKey, KeyHasher, hex};
 use client_ip::says_something;
 pub use client_ip::{Peer, canonical, client_address, parse_address};
 pub use settings::Settings;
-pub use subject::{InvalidUserId, Subject};
+pub use subject::{InvalidUserId, Subject, percent_encode};
 
 /// Where a request came in: what a claim from an untrusted peer means differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Who is limited.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// The longest user id, in bytes of UTF-8.
 const MAX_ID_BYTES: usize = 256;
@@ -64,6 +64,19 @@ fn plain(text: &str) -> Option<&str> {
     text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'.' | b':' | b'/')).then_some(text)
 }
 
+/// Adds `text` to `out`, every byte outside `A-Z a-z 0-9 . _ ~ @ -` percent-encoded: what may stand in a key, and in a query.
+pub fn percent_encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'@' | b'-') {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+/// The inverse of [`percent_encode`].
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

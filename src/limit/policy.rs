@@ -92,21 +92,18 @@ impl Policy {
     /// Every problem that only the whole can show: a bucket that takes more than 30 days to fill, an exact window above
     /// 10 000.
     pub fn compile(merged: &Part) -> Result<Self, Vec<Problem>> {
-        let number = |field: Field| merged.get(field).and_then(Value::number);
-        let word = |field: Field| merged.get(field).and_then(Value::word);
+        let whole_policy = merged.completed();
+        // Complete: each field has a value of its own kind.
+        let number = |field: Field| whole_policy.get(field).and_then(Value::number).unwrap_or_default();
+        let word = |field: Field| whole_policy.get(field).and_then(Value::word).unwrap_or_default();
 
-        let tokens_per_second = number(Field::TokensPerSecond).unwrap_or(2.0);
-        let bucket_capacity = number(Field::BucketCapacity).unwrap_or(100.0);
-        let window_seconds = number(Field::WindowSeconds).unwrap_or(60.0);
-        let derived_limit = (tokens_per_second * window_seconds).ceil().clamp(200.0, 1e9);
-        let window_limit = whole(number(Field::WindowLimit).unwrap_or(derived_limit));
-        let slices = number(Field::WindowSlices).unwrap_or(60.0);
-        let window = micros(window_seconds);
-        let sliced = Precision::Sliced { width: micros_ceil(window, slices) };
+        let tokens_per_second = number(Field::TokensPerSecond);
+        let bucket_capacity = number(Field::BucketCapacity);
+        let window_limit = whole(number(Field::WindowLimit));
+        let window = micros(number(Field::WindowSeconds));
         let precision = match word(Field::WindowPrecision) {
-            Some("exact") => Precision::Exact,
-            None if window_limit <= MAX_EXACT_LIMIT => Precision::Exact,
-            Some(_) | None => sliced,
+            "exact" => Precision::Exact,
+            _ => Precision::Sliced { width: micros_ceil(window, number(Field::WindowSlices)) },
         };
 
         let mut problems = Vec::new();
@@ -131,18 +128,18 @@ impl Policy {
             window,
             window_limit,
             algorithm: match word(Field::Algorithm) {
-                Some("token_bucket") => Algorithm::TokenBucket,
-                Some("sliding_window") => Algorithm::SlidingWindow,
+                "token_bucket" => Algorithm::TokenBucket,
+                "sliding_window" => Algorithm::SlidingWindow,
                 _ => Algorithm::Hybrid,
             },
             precision,
-            trip_point: number(Field::BreakerRatio).unwrap_or(3.0) * number(Field::BreakerThreshold).unwrap_or(tokens_per_second),
-            cooldown: micros(number(Field::BreakerCooldownSeconds).unwrap_or(10.0)),
-            while_open: if word(Field::WhileOpen) == Some("window") { WhileOpen::Window } else { WhileOpen::Both },
+            trip_point: number(Field::BreakerRatio) * number(Field::BreakerThreshold),
+            cooldown: micros(number(Field::BreakerCooldownSeconds)),
+            while_open: if word(Field::WhileOpen) == "window" { WhileOpen::Window } else { WhileOpen::Both },
             mode: match word(Field::Mode) {
-                Some("shadow") => Mode::Shadow,
-                Some("block") => Mode::Block,
-                Some("bypass") => Mode::Bypass,
+                "shadow" => Mode::Shadow,
+                "block" => Mode::Block,
+                "bypass" => Mode::Bypass,
                 _ => Mode::Enforce,
             },
             window_limit_is_derived: merged.get(Field::WindowLimit).is_none(),

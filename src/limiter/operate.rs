@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Limiter;
 use super::snapshot::{layer, who};
 use crate::config::{Config, Overrides, Source};
-use crate::limit::{Decision, Field, Micros, Policy, Problem, US, Value, Warning};
+use crate::limit::{Decision, Field, Policy, Problem, Value, Warning};
 use crate::overrides::{Cache, Change, ChangeError, Entry, News, Override, Record, Stored, Target, Write, WriteError, Written};
 use crate::store::{Ask, StoreError};
 
@@ -77,7 +77,7 @@ impl Limiter {
     /// When there is no such route, or the store cannot say.
     pub async fn describe(&self, target: &Target) -> Result<Described, OperateError> {
         let stored = self.overrides()?.store().read(target).await?;
-        let general = self.general(target, &stored).await?;
+        let general = self.general(target, &stored.own).await?;
         self.described(target, stored, &general)
     }
 
@@ -94,8 +94,8 @@ impl Limiter {
                 return Err(OperateError::Stale(before.own.version));
             }
             let (after, expires_in) = change.apply(&before.own, store.now())?;
-            let general = self.general(target, &Stored { own: after.clone(), malformed: Vec::new() }).await?;
-            let described = self.described(target, Stored { own: after.clone(), malformed: Vec::new() }, &general)?;
+            let general = self.general(target, &after).await?;
+            let described = self.described(target, after.clone().into(), &general)?;
             self.check_tier(&after)?;
             let entry = Entry {
                 by: order.by.clone(),
@@ -125,7 +125,7 @@ impl Limiter {
         let (own, _) = change.apply(&Override::default(), 0)?;
         self.check_tier(&own)?;
         let general = if target.route.is_none() { own.clone() } else { Override::default() };
-        self.described(target, Stored { own, malformed: Vec::new() }, &general).map(drop)
+        self.described(target, own.into(), &general).map(drop)
     }
 
     /// What is left for `target` now; takes nothing.
@@ -155,10 +155,10 @@ impl Limiter {
         Ok(self.overrides()?.store().audit(target, limit).await?)
     }
 
-    /// The general override of the subject of `target`, of which `stored` is what is set for the target itself.
-    async fn general(&self, target: &Target, stored: &Stored) -> Result<Override, OperateError> {
+    /// The general override of the subject of `target`, for which itself `own` is set.
+    async fn general(&self, target: &Target, own: &Override) -> Result<Override, OperateError> {
         match target.route {
-            None => Ok(stored.own.clone()),
+            None => Ok(own.clone()),
             Some(_) => Ok(self.overrides()?.store().read(&Target::general(target.subject.clone())).await?.own),
         }
     }
@@ -179,9 +179,7 @@ impl Limiter {
             Overrides { general: layer(general, now), route: layer(own, now) },
         );
         let policy = layers.policy().map_err(OperateError::Policy)?;
-        let merged = layers.merged();
-        let effective =
-            Field::ALL.map(|field| (field, merged.get(field).unwrap_or_else(|| policy.value(field)), layers.source(field))).to_vec();
+        let effective = layers.merged().completed().iter().map(|(field, value)| (field, value, layers.source(field))).collect();
         let warnings = policy.warnings();
         Ok(Described { stored, effective, policy: Arc::new(policy), warnings })
     }
@@ -201,7 +199,7 @@ impl Limiter {
         if let (Some(temporary), Some(until)) = (&mut described.stored.own.temporary, written.until) {
             temporary.until = until;
         }
-        let old = self.described(target, Stored { own: before.clone(), malformed: Vec::new() }, before);
+        let old = self.described(target, before.clone().into(), before);
         if target.route.is_none()
             && old.is_ok_and(|old| old.policy.precision() != described.policy.precision() && described.policy.uses_window())
         {
@@ -228,28 +226,6 @@ impl Limiter {
         // Too early: this clock is ahead of the store's, and will try again when it next reads the override.
         if !matches!(ended, Err(WriteError::TooEarly)) {
             overrides.heed(&News::Changed(target.key().as_str().to_owned()));
-        }
-    }
-}
-
-impl Policy {
-    /// The value of `field` where no layer sets it.
-    fn value(&self, field: Field) -> Value {
-        let seconds = |span: Micros| Value::Number(span as f64 / US as f64);
-        match field {
-            Field::TokensPerSecond | Field::BreakerThreshold => Value::Number(self.tokens_per_second()),
-            Field::BucketCapacity => Value::Number(self.bucket_capacity() as f64),
-            Field::WindowSeconds => seconds(self.window()),
-            Field::WindowLimit => Value::Number(self.window_limit() as f64),
-            Field::Algorithm => Value::Word("hybrid"),
-            Field::WindowPrecision => {
-                Value::Word(if matches!(self.precision(), crate::limit::Precision::Exact) { "exact" } else { "sliced" })
-            }
-            Field::WindowSlices => Value::Number(60.0),
-            Field::BreakerRatio => Value::Number(3.0),
-            Field::BreakerCooldownSeconds => seconds(self.cooldown()),
-            Field::WhileOpen => Value::Word("both"),
-            Field::Mode => Value::Word("enforce"),
         }
     }
 }

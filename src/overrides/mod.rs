@@ -128,6 +128,13 @@ pub struct Stored {
     pub malformed: Vec<Malformed>,
 }
 
+impl From<Override> for Stored {
+    /// An override of which every field can be read.
+    fn from(own: Override) -> Self {
+        Self { own, malformed: Vec::new() }
+    }
+}
+
 /// What to write in place of version `expected`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {

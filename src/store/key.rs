@@ -1,8 +1,6 @@
 //! The name of a subject's state.
 
-use std::fmt::Write as _;
-
-use crate::identity::Subject;
+use crate::identity::{Subject, percent_encode};
 
 /// Names the state of one subject, in general or on one route that has limits of its own.
 ///
@@ -21,7 +19,7 @@ impl Key {
         let mut tagged = String::with_capacity(48);
         tagged.push('{');
         match subject {
-            Subject::User(id) => encode(id, &mut tagged),
+            Subject::User(id) => percent_encode(id, &mut tagged),
             Subject::ApiKey(hash) => {
                 tagged.push_str("key:");
                 tagged.push_str(hash);
@@ -44,17 +42,6 @@ impl Key {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.tagged
-    }
-}
-
-fn encode(id: &str, out: &mut String) {
-    for byte in id.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'@' | b'-') {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
     }
 }
 

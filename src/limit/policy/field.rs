@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use super::MAX_EXACT_LIMIT;
+
 /// One field of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
@@ -229,6 +231,32 @@ impl Part {
         for (field, value) in above.iter() {
             self.values[field.index()] = Some(value);
         }
+    }
+
+    /// With a value for every field: what no layer set has its built-in default, which for some follows from other fields.
+    #[must_use]
+    pub fn completed(&self) -> Self {
+        let mut part = self.clone();
+        let rate = part.fill(Field::TokensPerSecond, Value::Number(2.0));
+        part.fill(Field::BucketCapacity, Value::Number(100.0));
+        let window = part.fill(Field::WindowSeconds, Value::Number(60.0));
+        let needed = rate.number().zip(window.number()).map_or(0.0, |(rate, window)| (rate * window).ceil());
+        let limit = part.fill(Field::WindowLimit, Value::Number(needed.clamp(200.0, 1e9)));
+        let exact = limit.number().is_some_and(|limit| limit <= MAX_EXACT_LIMIT as f64);
+        part.fill(Field::Algorithm, Value::Word("hybrid"));
+        part.fill(Field::WindowPrecision, Value::Word(if exact { "exact" } else { "sliced" }));
+        part.fill(Field::WindowSlices, Value::Number(60.0));
+        part.fill(Field::BreakerRatio, Value::Number(3.0));
+        part.fill(Field::BreakerThreshold, rate);
+        part.fill(Field::BreakerCooldownSeconds, Value::Number(10.0));
+        part.fill(Field::WhileOpen, Value::Word("both"));
+        part.fill(Field::Mode, Value::Word("enforce"));
+        part
+    }
+
+    /// The value of `field`, which is `default` from here on if it was not set.
+    fn fill(&mut self, field: Field, default: Value) -> Value {
+        *self.values[field.index()].get_or_insert(default)
     }
 
     /// Sets `field` to a number.
