@@ -59,6 +59,16 @@ impl Failure {
     }
 }
 
+/// A name of an operator's choice, of which the characters stand in keys, files and logs as they are.
+fn plain(text: &str, marks: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || marks.contains(c);
+    if (1..=64).contains(&text.len()) && text.chars().all(fits) {
+        return Ok(text.to_owned());
+    }
+    let marks: Vec<String> = marks.chars().map(String::from).collect();
+    Err(format!("1 to 64 of A-Z a-z 0-9 {}", marks.join(" ")))
+}
+
 /// Runs the command that the process was started with. Exit codes: 0; 1, it failed; 2, the arguments are wrong (clap's own).
 #[must_use]
 pub fn main() -> ExitCode {

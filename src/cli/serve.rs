@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use super::Failure;
+use super::{Failure, plain};
 use crate::clock::{SystemClock, unix_micros};
 use crate::config::watch::{self, ReloadOutcome, Watcher};
 use crate::config::{self, Loaded};
@@ -268,11 +268,13 @@ fn make_data_dir(path: &Path) -> Result<(), Failure> {
 /// The tokens of the file, or one that is made now, for this machine only.
 fn tokens(args: &Args) -> Result<Tokens, Failure> {
     if let Some(path) = &args.admin_tokens_file {
-        return Tokens::from_file(path).map_err(|error| {
+        let failed = |error: &dyn std::fmt::Display| {
             Failure::new(format!("--admin-tokens-file {}: {error}", path.display())).hint("weir token new makes a line for it")
-        });
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+        return Token::parse_all(&text).map(Tokens::new).map_err(|error| failed(&error));
     }
-    let secret = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+    let (token, secret) = Token::generate("local", Role::Operator);
     let path = args.data_dir.join(ADMIN_TOKEN_FILE);
     let failed = |error: std::io::Error| {
         Failure::new(format!("cannot write {}: {error}", path.display())).hint("name another directory with --data-dir")
@@ -281,22 +283,33 @@ fn tokens(args: &Args) -> Result<Tokens, Failure> {
     let _ = std::fs::remove_file(&path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
     file.write_all(secret.as_bytes()).map_err(failed)?;
-    Ok(Tokens::local(Token::new("local", Role::Operator, &secret)))
+    Ok(Tokens::local(token))
 }
 
 /// Reads the file of tokens anew when its content has changed. One that cannot be used changes nothing, and is named once.
 async fn reread_tokens(path: PathBuf, tokens: Arc<Tokens>) {
-    let mut seen = tokio::fs::read(&path).await.ok();
+    let mut seen = tokio::fs::read_to_string(&path).await.ok();
     loop {
         tokio::time::sleep(REREAD_EVERY).await;
-        let now = tokio::fs::read(&path).await.ok();
-        if now == seen {
-            continue;
-        }
-        match tokens.reload(&path) {
-            Ok(()) => info!(file = %path.display(), "the tokens of the file are taken from now on"),
-            Err(problem) => error!(file = %path.display(), %problem, "the file of tokens cannot be used; those that were taken stay"),
-        }
+        let now = match tokio::fs::read_to_string(&path).await {
+            Ok(text) if seen.as_ref() == Some(&text) => continue,
+            Ok(text) => match Token::parse_all(&text) {
+                Ok(read) => {
+                    tokens.replace(read);
+                    info!(file = %path.display(), "the tokens of the file are taken from now on");
+                    Some(text)
+                }
+                Err(problem) => {
+                    error!(file = %path.display(), %problem, "the file of tokens cannot be used; those that were taken stay");
+                    Some(text)
+                }
+            },
+            Err(_) if seen.is_none() => continue,
+            Err(problem) => {
+                error!(file = %path.display(), %problem, "the file of tokens cannot be read; those that were taken stay");
+                None
+            }
+        };
         seen = now;
     }
 }
@@ -329,12 +342,7 @@ fn open_overrides(args: &Args, tended: &Tended) -> Result<(Arc<Cache>, Option<He
 
 /// A prefix ends up in every key: short, and without what would break a key apart.
 fn prefix(text: &str) -> Result<String, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':');
-    if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
-        Ok(text.to_owned())
-    } else {
-        Err("1 to 64 of A-Z a-z 0-9 _ - . :".to_owned())
-    }
+    plain(text, "_-.:")
 }
 
 fn addresses(binds: &[String]) -> Result<Vec<SocketAddr>, Failure> {

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
+use clap::builder::PossibleValue;
 use clap::{Subcommand, ValueEnum};
-use sha2::{Digest, Sha256};
 
-use super::Failure;
-use crate::identity::hex;
+use super::{Failure, plain};
+use crate::http::{Role, Token};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -31,31 +31,27 @@ The token is shown this once; the line holds only its hash.")]
     },
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Role {
-    /// Look.
-    Viewer,
-    /// Look and change.
-    Operator,
+impl ValueEnum for Role {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Viewer, Self::Operator]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            Self::Viewer => "look",
+            Self::Operator => "look and change",
+        };
+        Some(PossibleValue::new(self.name()).help(help))
+    }
 }
 
 fn name(text: &str) -> Result<String, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'@');
-    if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
-        Ok(text.to_owned())
-    } else {
-        Err("1 to 64 of A-Z a-z 0-9 _ - . @".to_owned())
-    }
+    plain(text, "_-.@")
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let Command::New { name, role } = &args.command;
-    let token = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
-    let role = match role {
-        Role::Viewer => "viewer",
-        Role::Operator => "operator",
-    };
-    let hash = hex(&Sha256::digest(&token));
-    let shown = writeln!(io::stdout(), "token: {token}\nline for the tokens file:\n{name} {role} {hash}");
+    let (token, secret) = Token::generate(name, *role);
+    let shown = writeln!(io::stdout(), "token: {secret}\nline for the tokens file:\n{token}");
     shown.map_err(|error| Failure::new(format!("cannot write: {error}")))
 }

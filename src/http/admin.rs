@@ -3,6 +3,7 @@
 mod auth;
 mod change;
 mod show;
+mod token;
 
 use actix_web::http::header::{CONTENT_TYPE, IF_MATCH};
 use actix_web::http::{Method, header};
@@ -11,7 +12,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-pub use auth::{Role, Token, TokenFileError, Tokens};
+pub use auth::Tokens;
+pub use token::{Role, Token, TokenFileError};
 
 use super::{Api, JSON, MOST_BATCH_BYTES, MOST_CHECK_BYTES, NO_STORE, Problem, Shared, body, builder, refuse};
 use crate::identity::Subject;
@@ -65,9 +67,9 @@ async fn call(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpRe
 }
 
 async fn answer(api: &Data<Api>, request: &HttpRequest, payload: &mut Payload, most: usize, token: &str) -> Result<HttpResponse, Problem> {
-    if request.headers().get(CONTENT_TYPE).is_some_and(|value| !value.as_bytes().starts_with(b"application/")) {
+    if let Err(problem) = body::expect_json(request.headers()) {
         body::drain(payload, most, super::DRAIN_PATIENCE).await;
-        return Err(Problem::new(415, "unsupported_media_type", "send application/json"));
+        return Err(problem);
     }
     let bytes = body::read(request.headers(), payload, most, api.settings.body_timeout).await?;
     let about = Query::<About>::from_query(request.query_string())

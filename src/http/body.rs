@@ -118,9 +118,10 @@ pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
     }
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
     let essence = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
-    let json = essence == b"application/json"
-        || essence == b"application/x-www-form-urlencoded"
-        || (essence.starts_with(b"application/") && essence.ends_with(b"+json"));
+    // (JSON lines, which an import is made of, have two names and no registered one.)
+    let json =
+        matches!(&*essence, b"application/json" | b"application/x-www-form-urlencoded" | b"application/jsonl" | b"application/x-ndjson")
+            || (essence.starts_with(b"application/") && essence.ends_with(b"+json"));
     if json {
         return Ok(());
     }

@@ -3,17 +3,16 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use actix_web::HttpRequest;
 use actix_web::http::header::AUTHORIZATION;
 use arc_swap::ArcSwap;
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::super::{Api, Problem};
+use super::token::{Role, Token, hash};
 use crate::clock::monotonic;
 
 /// Failures from one address that cost nothing; each further one waits.
@@ -24,45 +23,6 @@ const PENALTY: Duration = Duration::from_secs(1);
 const MEMORY: Duration = Duration::from_secs(60);
 /// The most addresses whose failures are remembered.
 const MOST_ADDRESSES: usize = 10_000;
-
-/// What a token may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Look.
-    Viewer,
-    /// Look and change.
-    Operator,
-}
-
-/// A token that is taken: its name, what it may do, and its hash.
-#[derive(Debug, Clone)]
-pub struct Token {
-    name: String,
-    role: Role,
-    hash: [u8; 32],
-}
-
-impl Token {
-    /// The token `secret` under this name.
-    #[must_use]
-    pub fn new(name: &str, role: Role, secret: &str) -> Self {
-        Self { name: name.to_owned(), role, hash: Sha256::digest(secret).into() }
-    }
-}
-
-/// Why a file of tokens cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenFileError {
-    /// It cannot be read.
-    #[error("cannot be read: {0}")]
-    Io(#[from] std::io::Error),
-    /// A line is none.
-    #[error("line {0} is not: NAME viewer|operator SHA256-IN-HEX (weir token new makes one)")]
-    Line(usize),
-    /// There is no token in it.
-    #[error("there is no token in it")]
-    Empty,
-}
 
 /// The tokens that are taken, and who failed lately.
 #[derive(Default)]
@@ -86,25 +46,13 @@ impl Tokens {
         Self { taken: ArcSwap::from_pointee(vec![token]), loopback_only: true, ..Self::default() }
     }
 
-    /// The tokens of a file: a line each, `NAME viewer|operator SHA256-IN-HEX`; empty lines and lines with `#` in front say nothing.
-    ///
-    /// # Errors
-    /// When it cannot be read, or a line is none.
-    pub fn from_file(path: &Path) -> Result<Self, TokenFileError> {
-        read(path).map(Self::new)
-    }
-
-    /// Reads the file anew. One that cannot be used changes nothing.
-    ///
-    /// # Errors
-    /// As [`Self::from_file`].
-    pub fn reload(&self, path: &Path) -> Result<(), TokenFileError> {
-        self.taken.store(Arc::new(read(path)?));
-        Ok(())
+    /// From here on these tokens are taken in place of those before.
+    pub fn replace(&self, tokens: Vec<Token>) {
+        self.taken.store(Arc::new(tokens));
     }
 
     fn find(&self, secret: &str) -> Option<Token> {
-        let hash: [u8; 32] = Sha256::digest(secret).into();
+        let hash = hash(secret);
         // All are compared, whichever fits.
         self.taken.load().iter().fold(None, |found, token| if bool::from(token.hash.ct_eq(&hash)) { Some(token.clone()) } else { found })
     }
@@ -127,33 +75,6 @@ impl Tokens {
         *last = now;
         *count > FREE_FAILURES
     }
-}
-
-fn read(path: &Path) -> Result<Vec<Token>, TokenFileError> {
-    let text = std::fs::read_to_string(path)?;
-    let mut tokens = Vec::new();
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#')) {
-        tokens.push(token(line).ok_or(TokenFileError::Line(index + 1))?);
-    }
-    if tokens.is_empty() { Err(TokenFileError::Empty) } else { Ok(tokens) }
-}
-
-fn token(line: &str) -> Option<Token> {
-    let mut words = line.split_ascii_whitespace();
-    let (name, role, hex) = (words.next()?, words.next()?, words.next()?);
-    let role = match role {
-        "viewer" => Role::Viewer,
-        "operator" => Role::Operator,
-        _ => return None,
-    };
-    if words.next().is_some() || hex.len() != 64 || !hex.is_ascii() {
-        return None;
-    }
-    let mut hash = [0; 32];
-    for (index, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hex[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(Token { name: name.to_owned(), role, hash })
 }
 
 /// The name of the caller's token.
