@@ -144,13 +144,10 @@ fn policy(overrides: &Cache, asked: &Asked<'_>, known: &[Arc<Known>]) -> Arc<Pol
     }
     let now = overrides.store().now();
     let make = |general: &Override, own: &Override| asked.snapshot.own_policy(asked.place, &asked.subject, general, own, now);
+    let generation = asked.snapshot.generation;
     match known {
-        [general] => {
-            let temporary = general.stored.own.temporary_at(now).is_some();
-            general.policy(asked.snapshot.generation, temporary, || make(&general.stored.own, &Override::default()))
-        }
-        // Two overrides take part, each with an end of its own: worked out each time.
-        [general, own, ..] => make(&general.stored.own, &own.stored.own),
+        [general] => general.policy(generation, None, now, || make(&general.stored.own, &Override::default())),
+        [general, own, ..] => own.policy(generation, Some(general), now, || make(&general.stored.own, &own.stored.own)),
         [] => Arc::clone(asked.place.policies.inherited(&asked.subject)),
     }
 }

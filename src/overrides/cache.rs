@@ -35,10 +35,22 @@ const STRIPES: usize = 1_024;
 pub struct Known {
     /// What the store had.
     pub stored: Stored,
-    /// The policy that was worked out last, and what it was worked out for.
-    policy: ArcSwapOption<(u64, bool, Arc<Policy>)>,
+    /// The policy that was worked out last.
+    made: ArcSwapOption<Made>,
     /// Somebody is taking away the temporary part.
     ending: AtomicBool,
+}
+
+/// A policy, and what it was worked out from.
+#[derive(Debug)]
+struct Made {
+    /// The config.
+    generation: u64,
+    /// Whether the temporary parts counted: this one's, and the general one's.
+    temporary: [bool; 2],
+    /// What is set in general, where this is what is set for a route.
+    general: Option<Arc<Known>>,
+    policy: Arc<Policy>,
 }
 
 impl Known {
@@ -48,15 +60,19 @@ impl Known {
         over && !self.ending.swap(true, Ordering::Relaxed)
     }
 
-    /// The policy for the config of `generation`, with or without the temporary part; worked out by `make` when it is another than last time.
-    pub fn policy(&self, generation: u64, temporary: bool, make: impl FnOnce() -> Arc<Policy>) -> Arc<Policy> {
-        if let Some(made) = &*self.policy.load()
-            && (made.0, made.1) == (generation, temporary)
+    /// The policy that this makes at `now` (µs) with the config of `generation`, over what is set in general if this is for a route;
+    /// worked out by `make` when any of it is another than last time.
+    pub fn policy(&self, generation: u64, general: Option<&Arc<Self>>, now: Micros, make: impl FnOnce() -> Arc<Policy>) -> Arc<Policy> {
+        let counts = |known: &Self| known.stored.own.temporary_at(now).is_some();
+        let temporary = [counts(self), general.is_some_and(|general| counts(general))];
+        if let Some(made) = &*self.made.load()
+            && (made.generation, made.temporary) == (generation, temporary)
+            && made.general.as_ref().map(Arc::as_ptr) == general.map(Arc::as_ptr)
         {
-            return Arc::clone(&made.2);
+            return Arc::clone(&made.policy);
         }
         let policy = make();
-        self.policy.store(Some(Arc::new((generation, temporary, Arc::clone(&policy)))));
+        self.made.store(Some(Arc::new(Made { generation, temporary, general: general.cloned(), policy: Arc::clone(&policy) })));
         policy
     }
 }

@@ -184,13 +184,15 @@ impl Look<'_> {
             entry.looking_since = None;
             return Arc::clone(&entry.known);
         }
-        let known = Arc::new(Known { stored, policy: ArcSwapOption::empty(), ending: AtomicBool::new(false) });
+        let known = Arc::new(Known { stored, made: ArcSwapOption::empty(), ending: AtomicBool::new(false) });
         if entries.len() >= MOST_PER_SHARD && !entries.contains_key(key) {
             forget_one(&mut entries);
         }
-        let until = self.now + cache.fresh.mul_f64(cache.share(key));
+        // One that was read because it was old is read again a full life later: the readers are spread out by then.
+        let old = entries.get(key).is_some_and(|entry| entry.epoch == self.epoch);
+        let life = if old { cache.fresh } else { cache.fresh.mul_f64(cache.share(key)) };
         let epoch = if no_news { self.epoch } else { u64::MAX };
-        entries.insert(key.clone(), Entry { known: Arc::clone(&known), until, epoch, looking_since: None });
+        entries.insert(key.clone(), Entry { known: Arc::clone(&known), until: self.now + life, epoch, looking_since: None });
         known
     }
 }
