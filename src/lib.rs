@@ -13,6 +13,7 @@
 //! - [`http`], [`server`]: the service.
 //! - [`simulate`]: replays of traces and access logs.
 //! - [`telemetry`]: logs and metrics.
+//! - [`top`]: the busiest subjects of the last minutes.
 //! - [`cli`]: the commands.
 //! - [`clock`]: the only place that reads time.
 
@@ -28,3 +29,4 @@ pub mod server;
 pub mod simulate;
 pub mod store;
 pub mod telemetry;
+pub mod top;

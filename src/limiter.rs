@@ -19,6 +19,7 @@ use crate::limit::{Decision, Policy, Reason, Units};
 use crate::overrides::Cache;
 use crate::store::{Ask, Key, Store, StoreError};
 use crate::telemetry::Metrics;
+use crate::top::{Kind, Top};
 use fallback::Fallback;
 pub use operate::{Described, OperateError, Order};
 use snapshot::{Place, Snapshot};
@@ -60,6 +61,7 @@ pub struct Limiter {
     store: Arc<dyn Store>,
     fallback: Fallback,
     overrides: Option<Arc<Cache>>,
+    top: Option<Arc<Top>>,
     clock: Arc<dyn Clock>,
     metrics: Option<Arc<Metrics>>,
 }
@@ -73,6 +75,7 @@ impl Limiter {
             store,
             fallback: Fallback::new(1),
             overrides: None,
+            top: None,
             clock: Arc::new(SystemClock),
             metrics: None,
         }
@@ -96,6 +99,13 @@ impl Limiter {
     #[must_use]
     pub fn with_overrides(mut self, overrides: Arc<Cache>) -> Self {
         self.overrides = Some(overrides);
+        self
+    }
+
+    /// Counts in `top` who is refused and admitted.
+    #[must_use]
+    pub fn with_top(mut self, top: Arc<Top>) -> Self {
+        self.top = Some(top);
         self
     }
 
@@ -131,14 +141,23 @@ impl Limiter {
         let snapshot = self.snapshot.load_full();
         let place = snapshot.place(request.path.as_deref(), request.method.as_deref());
         let cost = request.cost.unwrap_or_else(|| place.route.map_or(1, |route| route.cost));
-        if matches!(request.subject, Subject::Address(_))
+        let answer = self.check_at(&snapshot, &place, request.subject, cost).await?;
+        // (A peek is no request.)
+        if let Some(top) = self.top.as_ref().filter(|_| cost > 0) {
+            top.count(if answer.decision.admitted { Kind::Admitted } else { Kind::Refused }, &answer.subject);
+        }
+        Ok(answer)
+    }
+
+    async fn check_at(&self, snapshot: &Snapshot, place: &Place<'_>, subject: Subject, cost: Units) -> Result<Answer, StoreError> {
+        if matches!(subject, Subject::Address(_))
             && let Some(policy) = &place.policies.shared
-            && let Some(answer) = self.check_shared(&place, policy, cost).await?
+            && let Some(answer) = self.check_shared(place, policy, cost).await?
         {
             return Ok(answer);
         }
-        let key = Key::new(&request.subject, place.scope());
-        self.check_own(&snapshot, &place, request.subject, &key, cost).await
+        let key = Key::new(&subject, place.scope());
+        self.check_own(snapshot, place, subject, &key, cost).await
     }
 
     /// Decides many requests; the answers come in the order of the requests. Each is decided on its own: one that fails is

@@ -12,7 +12,7 @@ use actix_web::{App, HttpServer};
 use tokio::net::TcpSocket;
 use tracing::info;
 
-use crate::http::{self, Api};
+use crate::http::{self, AdminAt, Api};
 
 /// How many connections may wait to be accepted: a wave of clients after a restart should not be turned away.
 const BACKLOG: u32 = 4_096;
@@ -44,6 +44,22 @@ impl Default for Options {
     }
 }
 
+/// Where the server is reached.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// For everybody.
+    pub open: Vec<TcpListener>,
+    /// For operators. If there is one, the admin API answers nowhere else.
+    pub admin: Vec<TcpListener>,
+}
+
+impl From<Vec<TcpListener>> for Listeners {
+    /// The admin API answers where everything answers.
+    fn from(open: Vec<TcpListener>) -> Self {
+        Self { open, admin: Vec::new() }
+    }
+}
+
 /// Listens on `address`; port 0 takes a free one.
 ///
 /// # Errors
@@ -59,7 +75,9 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 ///
 /// # Errors
 /// When the server cannot start or a thread of it dies.
-pub async fn run(listeners: Vec<TcpListener>, api: Data<Api>, options: Options, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+pub async fn run(listeners: impl Into<Listeners>, api: Data<Api>, options: Options, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let Listeners { open, admin } = listeners.into();
+    let admin_at = Data::new(AdminAt(admin.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?));
     let for_apps = api.clone();
     let mut server = HttpServer::new(move || {
         let api = for_apps.clone();
@@ -71,6 +89,7 @@ pub async fn run(listeners: Vec<TcpListener>, api: Data<Api>, options: Options, 
                 move |request, next| http::edge(api.clone(), request, next)
             }))
             .app_data(api)
+            .app_data(admin_at.clone())
             .configure(http::routes)
     })
     // Signals are the caller's business.
@@ -83,10 +102,15 @@ pub async fn run(listeners: Vec<TcpListener>, api: Data<Api>, options: Options, 
     if let Some(workers) = options.workers {
         server = server.workers(workers.get());
     }
-    for listener in listeners {
+    let admin = admin.into_iter().map(|listener| (listener, true));
+    for (listener, for_operators) in admin.chain(open.into_iter().map(|listener| (listener, false))) {
         let address = listener.local_addr()?;
         server = server.listen(listener)?;
-        info!(%address, "listening");
+        if for_operators {
+            info!(%address, "listening for operators");
+        } else {
+            info!(%address, "listening");
+        }
     }
     let server = server.run();
     let handle = server.handle();

@@ -17,7 +17,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["limit", "identity", "clock"]),
     ("config", &["limit", "identity", "clock"]),
     ("overrides", &["limit", "identity", "store", "clock"]),
-    ("limiter", &["limit", "identity", "store", "config", "telemetry", "clock", "overrides"]),
+    ("limiter", &["limit", "identity", "store", "config", "telemetry", "clock", "overrides", "top"]),
+    ("top", &["limit", "identity", "store"]),
     ("simulate", &["limit", "identity", "store", "config", "clock"]),
     ("telemetry", &["limit", "store", "config", "clock"]),
 ];
@@ -25,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// A crate that only these places may use: elsewhere its types do not appear.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("actix_web", &["http", "middleware.rs", "server.rs", "cli/serve.rs", "telemetry"]),
-    ("redis", &["store/redis", "overrides/redis"]),
+    ("redis", &["store/redis", "overrides/redis", "top/redis"]),
     ("bb8_redis", &["store/redis", "overrides/redis"]),
     ("notify", &["config/watch"]),
     ("saphyr_parser", &["config/raw"]),

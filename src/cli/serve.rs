@@ -1,10 +1,11 @@
 //! `weir serve`: flags in, a running service out. Everything is read and checked before a port is bound.
 
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
+mod admin;
+
+use std::fs::DirBuilder;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +19,22 @@ use super::{Failure, plain};
 use crate::clock::{SystemClock, unix_micros};
 use crate::config::watch::{self, ReloadOutcome, Watcher};
 use crate::config::{self, Loaded};
-use crate::http::{Api, Families, Role, Settings, Token, Tokens};
+use crate::http::{Api, Families, Settings};
 use crate::identity::KeyHasher;
 use crate::limit::US;
 use crate::limiter::Limiter;
 use crate::overrides::{Cache, EmbeddedOverrides, FRESH, RedisOverrides};
-use crate::server::{self, Options};
+use crate::server::{self, Listeners, Options};
 use crate::store::{MemoryStore, RedisOptions, RedisStore, Store};
 use crate::telemetry::{LogFormat, Metrics, init_logs};
+use crate::top::{MemoryRanking, Ranking, RedisRanking, Top};
 
 /// How often the memory store is swept, and how many subjects of each shard are looked at then: a million in about a minute, and
 /// no shard is locked long enough for a request to notice.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_LOOKS: usize = 256;
-/// Where the token is that is made at the start.
-const ADMIN_TOKEN_FILE: &str = "admin-token";
-/// How often the file of tokens is looked at.
-const REREAD_EVERY: Duration = Duration::from_secs(1);
+/// How often what is counted of the busiest subjects is handed on.
+const HAND_ON_EVERY: Duration = Duration::from_secs(5);
 /// How long the process goes on listening after the signal to stop.
 const NOTICE: Duration = Duration::from_secs(1);
 
@@ -51,6 +51,9 @@ pub(super) struct Args {
     /// Where to listen; may be given more than once. Port 0 takes a free one, which the log names.
     #[arg(long, env = "WEIR_BIND", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_delimiter = ',')]
     bind: Vec<String>,
+    /// Where the admin API answers, and nowhere else; without it, it answers where everything does. May be given more than once.
+    #[arg(long, env = "WEIR_ADMIN_BIND", value_name = "HOST:PORT", value_delimiter = ',')]
+    admin_bind: Vec<String>,
     /// Threads that serve requests; one per core by default.
     #[arg(long, env = "WEIR_WORKERS", value_name = "N")]
     workers: Option<NonZeroUsize>,
@@ -114,19 +117,24 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     };
     init_logs(format, &args.log_level)
         .map_err(|error| Failure::new(error).hint("give --log-level one of error, warn, info, debug, trace"))?;
-    let addresses = addresses(&args.bind)?;
+    let (open, admin_only) = (addresses("--bind", &args.bind)?, addresses("--admin-bind", &args.admin_bind)?);
     check_origins(&args.cors_origin)?;
     let loaded = load_config(args.config.as_deref())?;
     let metrics = Arc::new(Metrics::new().map_err(|error| Failure::new(format!("the metrics cannot be set up: {error}")))?);
     make_data_dir(&args.data_dir)?;
-    let tokens = Arc::new(tokens(&args)?);
+    let tokens = Arc::new(admin::tokens(args.admin_tokens_file.as_deref(), &args.data_dir)?);
     let for_rereading = tokens.clone();
     let Opened { store, tended, name } = open_store(&args)?;
     let (overrides, heard) = open_overrides(&args, &tended)?;
     let key_hasher = key_hasher(args.key_hash_secret_file.as_deref())?;
     let config = loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
+    let top = Arc::new(Top::new(open_ranking(&tended)));
     let limiter = Arc::new(
-        Limiter::new(config, store).with_metrics(metrics.clone()).with_processes(args.expected_processes.get()).with_overrides(overrides),
+        Limiter::new(config, store)
+            .with_metrics(metrics.clone())
+            .with_processes(args.expected_processes.get())
+            .with_overrides(overrides)
+            .with_top(top.clone()),
     );
     let watcher = loaded.map(|loaded| watch_config(&loaded, &limiter, &metrics)).transpose()?;
     let settings =
@@ -139,18 +147,12 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         ..Options::default()
     };
     actix_web::rt::System::new().block_on(async move {
-        let mut listeners = Vec::with_capacity(addresses.len());
-        for address in addresses {
-            let listener = server::listen(address).map_err(|error| {
-                Failure::new(format!("cannot listen on {address}: {error}"))
-                    .hint("is another process there? choose with --bind HOST:PORT; port 0 takes a free one")
-            })?;
-            listeners.push(listener);
-        }
+        let listeners = Listeners { open: listen("--bind", open)?, admin: listen("--admin-bind", admin_only)? };
         let shutdown = stop_signal()?;
         actix_web::rt::spawn(tend(tended, metrics));
+        actix_web::rt::spawn(hand_on(top));
         if let Some(path) = args.admin_tokens_file {
-            actix_web::rt::spawn(reread_tokens(path, for_rereading));
+            actix_web::rt::spawn(admin::reread_tokens(path, for_rereading));
         }
         if let Some(heard) = heard {
             actix_web::rt::spawn(heard);
@@ -265,55 +267,6 @@ fn make_data_dir(path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// The tokens of the file, or one that is made now, for this machine only.
-fn tokens(args: &Args) -> Result<Tokens, Failure> {
-    if let Some(path) = &args.admin_tokens_file {
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::new(format!("--admin-tokens-file {}: {error}", path.display())).hint("weir token new makes a line for it")
-        };
-        let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
-        return Token::parse_all(&text).map(Tokens::new).map_err(|error| failed(&error));
-    }
-    let (token, secret) = Token::generate("local", Role::Operator);
-    let path = args.data_dir.join(ADMIN_TOKEN_FILE);
-    let failed = |error: std::io::Error| {
-        Failure::new(format!("cannot write {}: {error}", path.display())).hint("name another directory with --data-dir")
-    };
-    // A new file each time: one that somebody else made, with other permissions, is not written to.
-    let _ = std::fs::remove_file(&path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
-    file.write_all(secret.as_bytes()).map_err(failed)?;
-    Ok(Tokens::local(token))
-}
-
-/// Reads the file of tokens anew when its content has changed. One that cannot be used changes nothing, and is named once.
-async fn reread_tokens(path: PathBuf, tokens: Arc<Tokens>) {
-    let mut seen = tokio::fs::read_to_string(&path).await.ok();
-    loop {
-        tokio::time::sleep(REREAD_EVERY).await;
-        let now = match tokio::fs::read_to_string(&path).await {
-            Ok(text) if seen.as_ref() == Some(&text) => continue,
-            Ok(text) => match Token::parse_all(&text) {
-                Ok(read) => {
-                    tokens.replace(read);
-                    info!(file = %path.display(), "the tokens of the file are taken from now on");
-                    Some(text)
-                }
-                Err(problem) => {
-                    error!(file = %path.display(), %problem, "the file of tokens cannot be used; those that were taken stay");
-                    Some(text)
-                }
-            },
-            Err(_) if seen.is_none() => continue,
-            Err(problem) => {
-                error!(file = %path.display(), %problem, "the file of tokens cannot be read; those that were taken stay");
-                None
-            }
-        };
-        seen = now;
-    }
-}
-
 /// What hears of changes while the process lives.
 type Hearing = std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
@@ -340,16 +293,46 @@ fn open_overrides(args: &Args, tended: &Tended) -> Result<(Arc<Cache>, Option<He
     }
 }
 
+/// Where all processes that share the store add up who is busiest.
+fn open_ranking(tended: &Tended) -> Arc<dyn Ranking> {
+    match tended {
+        Tended::Redis(store) => Arc::new(RedisRanking::beside(store)),
+        Tended::Memory(_) => Arc::new(MemoryRanking::default()),
+    }
+}
+
+/// Hands on what is counted here, for as long as the process lives. What a store that is away cannot take is lost: it is worth little later.
+async fn hand_on(top: Arc<Top>) {
+    let mut ticks = tokio::time::interval(HAND_ON_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = top.hand_on(unix_micros()).await {
+            tracing::debug!(%error, "who is busiest could not be handed on");
+        }
+    }
+}
+
 /// A prefix ends up in every key: short, and without what would break a key apart.
 fn prefix(text: &str) -> Result<String, String> {
     plain(text, "_-.:")
 }
 
-fn addresses(binds: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+fn listen(flag: &str, addresses: Vec<SocketAddr>) -> Result<Vec<TcpListener>, Failure> {
+    let one = |address| {
+        server::listen(address).map_err(|error| {
+            Failure::new(format!("cannot listen on {address}: {error}"))
+                .hint(format!("is another process there? choose with {flag} HOST:PORT; port 0 takes a free one"))
+        })
+    };
+    addresses.into_iter().map(one).collect()
+}
+
+fn addresses(flag: &str, binds: &[String]) -> Result<Vec<SocketAddr>, Failure> {
     let mut addresses = Vec::new();
     for bind in binds {
         let found = bind.to_socket_addrs().map_err(|error| {
-            Failure::new(format!("--bind {bind:?} is no address to listen on: {error}"))
+            Failure::new(format!("{flag} {bind:?} is no address to listen on: {error}"))
                 .hint("give HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080")
         })?;
         addresses.extend(found);

@@ -2,8 +2,11 @@
 
 mod auth;
 mod change;
+mod explain;
 mod show;
 mod token;
+
+use std::net::SocketAddr;
 
 use actix_web::http::header::{CONTENT_TYPE, IF_MATCH};
 use actix_web::http::{Method, header};
@@ -16,7 +19,7 @@ pub use auth::Tokens;
 pub use token::{Role, Token, TokenFileError};
 
 use super::{Api, JSON, MOST_BATCH_BYTES, MOST_CHECK_BYTES, NO_STORE, Problem, Shared, body, builder, refuse};
-use crate::identity::Subject;
+use crate::identity::{Subject, canonical, parse_address};
 use crate::limiter::{OperateError, Order};
 use crate::overrides::{Change, Target};
 use actix_web::http::header::CACHE_CONTROL;
@@ -24,6 +27,9 @@ use actix_web::http::header::CACHE_CONTROL;
 /// The most that a list or an audit gives at once.
 const MOST_ITEMS: usize = 1_000;
 const SOME_ITEMS: usize = 100;
+
+/// The addresses that the admin API answers at; all if there is none.
+pub(crate) struct AdminAt(pub Vec<SocketAddr>);
 
 /// Who and what a call is about.
 #[derive(Debug, Default, Deserialize)]
@@ -35,16 +41,20 @@ struct About {
     prefix: Option<String>,
     cursor: Option<String>,
     limit: Option<usize>,
+    by: Option<String>,
 }
 
 pub(super) fn routes(config: &mut ServiceConfig) {
-    for path in ["config", "state", "reset", "explain", "audit", "export", "import"] {
+    for path in ["config", "state", "reset", "explain", "audit", "top", "export", "import"] {
         config.service(web::resource(format!("/admin/rate-limit/{path}")).default_service(web::to(call)));
     }
 }
 
-/// One call: known path, known method, known caller, then what it does.
-async fn call(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpResponse {
+/// One call: asked at the right address, known path, known method, known caller, then what it does.
+async fn call(api: Shared, at: Data<AdminAt>, request: HttpRequest, mut payload: Payload) -> HttpResponse {
+    if !at.0.is_empty() && !at.0.contains(&request.app_config().local_addr()) {
+        return super::not_found(payload).await;
+    }
     let import = request.path().ends_with("/import");
     let most = if import { MOST_BATCH_BYTES } else { MOST_CHECK_BYTES };
     let writes = request.method() != Method::GET && request.method() != Method::HEAD && !request.path().ends_with("/explain");
@@ -95,7 +105,8 @@ async fn answer(api: &Data<Api>, request: &HttpRequest, payload: &mut Payload, m
             Ok(ok(&json!({"status": "reset", "user_id": target.subject.to_string()})))
         }
         ("audit", "GET") => show::audit(api, &target(api, &about, None)?, about.limit.unwrap_or(SOME_ITEMS).min(MOST_ITEMS)).await,
-        ("explain", "POST") => show::explain(api, request, &bytes).await,
+        ("top", "GET") => show::top(api, &about).await,
+        ("explain", "POST") => explain::explain(api, request, &bytes).await,
         ("export", "GET") => show::export(api).await,
         ("import", "POST") => change::import(api, &bytes, &order(None)?).await,
         (_, method) => Err(Problem::new(405, "method_not_allowed", format!("{method} is not answered here"))),
@@ -115,8 +126,7 @@ fn target(api: &Api, about: &About, fields: Option<&mut Map<String, Value>>) -> 
     let mut named = Vec::new();
     let invalid = |error: &dyn std::fmt::Display| Problem::new(400, "invalid_user", error.to_string());
     let user = |id: &str| Subject::user(id).map_err(|error| invalid(&error));
-    let reserved =
-        |text: &str| Subject::from_reserved(text).ok_or_else(|| Problem::new(400, "invalid_subject", "subject is key:…, ip:… or anon:"));
+    let reserved = |text: &str| reserved(api, text);
     named.extend(about.user_id.as_deref().map(user));
     named.extend(about.subject.as_deref().map(reserved));
     if let Some(fields) = fields {
@@ -137,6 +147,17 @@ fn target(api: &Api, about: &About, fields: Option<&mut Map<String, Value>>) -> 
     }
 }
 
+/// A subject that is no user. An address may be written in any of its ways: it stands for the client that it is limited as.
+fn reserved(api: &Api, text: &str) -> Result<Subject, Problem> {
+    let text = if text.starts_with("ip:") { text.to_ascii_lowercase() } else { text.to_owned() };
+    let subject = Subject::from_reserved(&text).ok_or_else(|| Problem::new(400, "invalid_subject", "subject is key:…, ip:… or anon:"))?;
+    let Subject::Address(written) = &subject else { return Ok(subject) };
+    let prefix = api.limiter.config().identity.ipv6_prefix;
+    // (A network that was cut before keeps its address in front of the slash; `unknown` is the fallback that all unreadable ones share.)
+    let address = written.split('/').next().unwrap_or_default();
+    Ok(parse_address(address.as_bytes()).map_or(subject, |address| Subject::Address(canonical(address, prefix))))
+}
+
 /// The version that the caller saw: `If-Match: "17"`.
 fn if_match(request: &HttpRequest) -> Result<Option<u64>, Problem> {
     let Some(value) = request.headers().get(IF_MATCH) else { return Ok(None) };
@@ -151,6 +172,7 @@ fn problem(error: OperateError) -> Problem {
         OperateError::Store(_) => Problem::store_away(),
         OperateError::Stale(_) => Problem::new(412, "stale", error.to_string()),
         OperateError::NoOverrides => Problem::new(503, "no_overrides", error.to_string()),
+        OperateError::NoTop => Problem::new(503, "no_top", error.to_string()),
         OperateError::UnknownRoute => Problem::new(404, "unknown_route", error.to_string()),
         OperateError::UnknownTier(_) | OperateError::Policy(_) | OperateError::Change(_) => {
             Problem::new(400, "invalid_limits", error.to_string())

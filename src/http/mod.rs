@@ -22,6 +22,7 @@ use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, Resource};
 use tracing::warn;
 
+pub(crate) use admin::AdminAt;
 pub use admin::{Role, Token, TokenFileError, Tokens};
 pub use body::{CheckBody, Cost};
 pub(crate) use edge::{cors, edge};
@@ -157,12 +158,7 @@ fn identify(api: &Api, config: &Config, request: &HttpRequest, body: &CheckBody)
         forwarded: &lines("forwarded"),
         x_forwarded_for: &lines("x-forwarded-for"),
     };
-    let identified = resolve(settings, &api.settings.key_hasher, &claims).map_err(|error| match error {
-        IdentityError::UntrustedPeer => Problem::new(403, "untrusted_peer", error.to_string()),
-        IdentityError::InvalidUserId(_) | IdentityError::TwoUserIds => Problem::new(400, "invalid_user", error.to_string()),
-        IdentityError::InvalidApiKey(_) => Problem::new(400, "invalid_api_key", error.to_string()),
-        IdentityError::InvalidAddress => Problem::new(400, "invalid_address", error.to_string()),
-    })?;
+    let identified = resolve(settings, &api.settings.key_hasher, &claims).map_err(identity_problem)?;
     if identified.ignored != Ignored::default() {
         api.metrics.claim_ignored();
         if !api.warned_of_claims.swap(true, Ordering::Relaxed) {
@@ -173,6 +169,18 @@ fn identify(api: &Api, config: &Config, request: &HttpRequest, body: &CheckBody)
         }
     }
     Ok(identified.subject)
+}
+
+/// Why it cannot be said who asks. By value: it stands in `map_err`.
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
+fn identity_problem(error: IdentityError) -> Problem {
+    let (status, code) = match error {
+        IdentityError::UntrustedPeer => (403, "untrusted_peer"),
+        IdentityError::InvalidUserId(_) | IdentityError::TwoUserIds => (400, "invalid_user"),
+        IdentityError::InvalidApiKey(_) => (400, "invalid_api_key"),
+        IdentityError::InvalidAddress => (400, "invalid_address"),
+    };
+    Problem::new(status, code, error.to_string())
 }
 
 /// The answer for a problem that no limit is behind.

@@ -8,6 +8,7 @@ use crate::config::{Config, Overrides, Source};
 use crate::limit::{Decision, Field, Policy, Problem, Value, Warning};
 use crate::overrides::{Cache, Change, ChangeError, Entry, News, Override, Record, Stored, Target, Write, WriteError, Written};
 use crate::store::{Ask, StoreError};
+use crate::top::{Kind, Ranked};
 
 /// How often a change is tried again when another came between reading and writing.
 const MOST_TRIES: usize = 20;
@@ -31,6 +32,9 @@ pub enum OperateError {
     /// This limiter has no overrides.
     #[error("this process keeps no overrides")]
     NoOverrides,
+    /// This limiter does not count who is busiest.
+    #[error("this process does not count who is busiest")]
+    NoTop,
     /// There is no such route, or it has no limits of its own.
     #[error("there is no route with limits of its own of that name")]
     UnknownRoute,
@@ -153,6 +157,15 @@ impl Limiter {
     /// When the store cannot say.
     pub async fn audit(&self, target: &Target, limit: usize) -> Result<Vec<Record>, OperateError> {
         Ok(self.overrides()?.store().audit(target, limit).await?)
+    }
+
+    /// The `limit` busiest subjects of the last minutes, over all processes.
+    ///
+    /// # Errors
+    /// When this limiter counts none, or the store cannot say.
+    pub async fn top(&self, by: Kind, limit: usize) -> Result<Vec<Ranked>, OperateError> {
+        let top = self.top.as_ref().ok_or(OperateError::NoTop)?;
+        Ok(top.list(by, limit, self.clock.now()).await?)
     }
 
     /// The general override of the subject of `target`, for which itself `own` is set.

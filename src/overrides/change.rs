@@ -28,6 +28,8 @@ pub enum Change {
     Replace {
         /// What is to be set.
         sets: Vec<Set>,
+        /// What lies over it until its end.
+        temporary: Option<Temporary>,
         /// The note.
         note: Option<Box<str>>,
     },
@@ -65,12 +67,13 @@ impl Change {
         after.temporary = after.temporary.filter(|temporary| now < temporary.until);
         match self {
             Self::Delete => Ok((Override { version: before.version, ..Override::default() }, None)),
-            Self::Replace { sets, note } => {
+            Self::Replace { sets, temporary, note } => {
                 let mut standing = Layer::default();
                 for set in sets {
                     put(&mut standing, set);
                 }
-                Ok((Override { standing, note: note.clone(), temporary: None, version: before.version }, None))
+                let temporary = temporary.clone().filter(|temporary| now < temporary.until);
+                Ok((Override { standing, note: note.clone(), temporary, version: before.version }, None))
             }
             Self::Patch { sets, expires_in, note } => {
                 if let Some(note) = note {

@@ -35,6 +35,16 @@ impl fmt::Display for Malformed {
 }
 
 impl Override {
+    /// What is set at `now`, as it is stored, without the version: what may be set again elsewhere.
+    #[must_use]
+    pub fn to_lasting_fields(&self, now: Micros) -> Fields {
+        let temporary = self.temporary.clone().filter(|temporary| now < temporary.until);
+        let until = temporary.as_ref().map(|temporary| (UNTIL.to_owned(), temporary.until.to_string()));
+        let mut fields = Self { temporary, ..self.clone() }.to_fields();
+        fields.extend(until);
+        fields
+    }
+
     /// What is set, as it is stored, without the version and without the end of the temporary part.
     #[must_use]
     pub fn to_fields(&self) -> Fields {

@@ -192,6 +192,16 @@ fn an_import_with_a_bad_line_changes_nothing_and_names_it_and_export_and_import_
     assert_eq!(other.call("POST", "import", &exported).status, 200);
     assert_eq!(other.call("GET", "export", "").body, exported);
     assert_eq!(other.check("u7").json()["limit"], 5);
+    // What lies over it for a while goes along, with its end.
+    admin.ok("POST", "config?user_id=u7", &json!({"bucket_capacity": 9, "expires_in_seconds": 3_600}));
+    let exported = admin.call("GET", "export", "").body;
+    assert_eq!(other.call("POST", "import", &exported).status, 200);
+    assert_eq!(other.call("GET", "export", "").body, exported);
+    assert_eq!(other.check("u7").json()["limit"], 9);
+    let mut line: Value = serde_json::from_str(exported.lines().find(|line| line.contains("temporary")).unwrap()).unwrap();
+    line["fields"]["temporary_until"] = json!("5");
+    other.ok("POST", "import", &line);
+    assert_eq!(other.check("u7").json()["limit"], 5, "what has ended elsewhere does not begin here");
 }
 
 #[test]
@@ -317,4 +327,99 @@ fn the_command_line_sets_shows_lists_exports_and_imports() {
     assert_eq!(weir(&["export"], "").1, exported);
     let (code, _, error) = weir(&["set", "u", "capcity=7"], "");
     assert!(code == Some(1) && error.starts_with("error:") && error.contains("did you mean bucket_capacity"), "{error}");
+}
+
+#[test]
+fn the_admin_api_answers_only_where_it_was_told_to() {
+    let process = Process::start(&["--admin-bind", "127.0.0.1:0"]);
+    let operators = process.operators.expect("an address for operators");
+    let token = process.token();
+    let status = |address| {
+        let mut raw = Raw::connect(address);
+        raw.send(format!("GET /admin/rate-limit/config HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {token}\r\n\r\n"));
+        raw.reply().expect("an answer").status
+    };
+    assert_eq!((status(process.address), status(operators)), (404, 200));
+    assert_eq!(Raw::connect(process.address).check("", "{}").expect("an answer").status, 200);
+    assert_eq!(Raw::connect(operators).check("", "{}").expect("an answer").status, 200);
+}
+
+#[test]
+fn an_address_may_be_written_in_any_of_its_ways() {
+    let admin = Admin::start(&[]);
+    admin.ok("PUT", "config?subject=ip:2001:DB8:0:0:1::7", &json!({"mode": "block"}));
+    for written in ["ip:2001:db8::/64", "ip:2001:db8::", "ip:2001:db8:0:0:ffff::1"] {
+        assert_eq!(admin.ok("GET", &format!("config?subject={written}"), &json!({}))["override"]["mode"], "block", "{written}");
+    }
+    assert_eq!(admin.ok("GET", "config?subject=ip:::ffff:203.0.113.9", &json!({}))["user_id"], "ip:203.0.113.9");
+    let blocked = Raw::connect(admin.process.address).check("", r#"{"address":"2001:db8::42"}"#).expect("an answer");
+    assert_eq!(blocked.status, 403);
+}
+
+#[test]
+fn explain_says_who_somebody_elses_request_would_be_and_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limit.yaml");
+    let file = "anonymous: {shared: {bucket_capacity: 30}, per_address: {window_limit: 5}}\n\
+                identity: {trusted_peers: [10.0.0.0/8], trusted_proxies: [10.1.0.0/16], auth_headers: [X-User-ID]}\n\
+                routes: [{name: search, match: {path: /search}, limits: {bucket_capacity: 3}, on_store_failure: deny}]\n";
+    fs::write(&path, file).unwrap();
+    let admin = Admin::start(&["--config", path.to_str().unwrap()]);
+    let explain = |body: Value| admin.ok("POST", "explain", &body);
+    let user = explain(json!({"peer": "10.2.0.1", "headers": {"X-API-Key": "k", "X-User-ID": "u"}, "path": "/search?q=1"}));
+    assert!(user["subject"].as_str().unwrap().starts_with("key:"), "the key goes before the id: {user}");
+    assert_eq!(
+        (&user["because"], &user["matched_route"]),
+        (&json!("the API key header names the user, and the peer is trusted"), &json!("search"))
+    );
+    assert_eq!(
+        (&user["effective"]["bucket_capacity"], &user["on_store_failure"]),
+        (&json!({"value": 3, "source": "route"}), &json!("deny"))
+    );
+    assert_eq!(user["asked_first"], Value::Null);
+    let forwarded = explain(json!({"peer": "10.1.0.9", "headers": {"X-Forwarded-For": ["198.51.100.1", "203.0.113.5, 10.1.0.3"]}}));
+    assert_eq!(forwarded["subject"], "ip:203.0.113.5");
+    assert_eq!((&forwarded["peek"]["limit"], &forwarded["asked_first"]["peek"]["limit"]), (&json!(5), &json!(30)));
+    let forged = explain(json!({"peer": "203.0.113.77", "door": "auth", "headers": {"X-User-ID": "root", "X-Forwarded-For": "1.2.3.4"}}));
+    assert_eq!((&forged["subject"], &forged["ignored"]), (&json!("ip:203.0.113.77"), &json!({"user": true, "address": true})));
+    assert_eq!(explain(json!({"peer": "10.2.0.1", "door": "auth", "headers": {"X-API-Key": "k"}}))["subject"], "ip:10.2.0.1", "not named");
+    assert_eq!(explain(json!({"peer": "unix", "user": "u"}))["subject"], "u");
+    assert_eq!(admin.call("POST", "explain", r#"{"peer":"203.0.113.77","user":"root"}"#).status, 403, "as the door would");
+    for bad in
+        [r#"{"peer":"here"}"#, r#"{"peer":7}"#, r#"{"headers":[]}"#, r#"{"headers":{"a":7}}"#, r#"{"door":"back"}"#, r#"{"usr":"a"}"#]
+    {
+        assert_eq!(admin.call("POST", "explain", bad).status, 400, "{bad}");
+    }
+}
+
+/// Three processes count together; what one has counted is in its own answer at once, in the others' within seconds.
+#[test]
+fn top_shows_the_busiest_of_all_processes() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let arguments = ["--redis-url", url.as_str(), "--redis-deadline-ms", "5000"];
+    let admins = [0, 1, 2].map(|_| Admin::start(&arguments));
+    admins[0].ok("PUT", "config?user_id=flood", &json!({"bucket_capacity": 5, "tokens_per_second": 0.001}));
+    for (n, admin) in admins.iter().enumerate() {
+        admin.admitted("flood", 30);
+        admin.admitted(&format!("calm{n}"), 3);
+        admin.ok("GET", "top", &json!({}));
+    }
+    let refused = admins[0].ok("GET", "top?by=refused", &json!({}));
+    assert_eq!(refused["subjects"], json!([{"user_id": "flood", "refused": 85, "admitted": 5}]));
+    let admitted = admins[2].ok("GET", "top?by=admitted&limit=2", &json!({}));
+    assert_eq!(admitted["subjects"][0]["user_id"], "flood");
+    assert_eq!(admitted["subjects"][1], json!({"user_id": "calm0", "refused": 0, "admitted": 3}));
+    assert_eq!(admins[0].call("GET", "top?by=name", "").status, 400);
+}
+
+#[test]
+fn top_without_redis_shows_the_busiest_of_this_process() {
+    let admin = Admin::start(&[]);
+    assert_eq!(admin.ok("GET", "top", &json!({}))["subjects"], json!([]));
+    assert_eq!(admin.admitted("a:b", 102), 100);
+    let peek = Raw::connect(admin.process.address).check("", r#"{"user":"looks","cost":0}"#).expect("an answer");
+    assert_eq!(peek.status, 200);
+    assert_eq!(admin.ok("GET", "top", &json!({}))["subjects"], json!([{"user_id": "a:b", "refused": 2, "admitted": 100}]));
+    assert_eq!(admin.ok("GET", "top?by=admitted", &json!({}))["subjects"].as_array().map(Vec::len), Some(1), "a peek is no request");
 }

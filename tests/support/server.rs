@@ -149,6 +149,8 @@ impl Drop for TestServer {
 /// `weir serve` as its own process on a free port, killed on drop.
 pub struct Process {
     pub address: SocketAddr,
+    /// Where it listens for operators alone, if it was told to.
+    pub operators: Option<SocketAddr>,
     child: Child,
     log: JoinHandle<Vec<String>>,
     directory: tempfile::TempDir,
@@ -171,20 +173,23 @@ impl Process {
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (tell, told) = mpsc::channel();
         let log = std::thread::spawn(move || {
-            let mut lines = Vec::new();
+            let (mut lines, mut operators) = (Vec::new(), None);
             for line in stderr.lines().map_while(Result::ok) {
                 if let Ok(event) = serde_json::from_str::<serde_json::Value>(&line)
-                    && event["message"] == "listening"
                     && let Some(address) = event["address"].as_str().and_then(|address| address.parse().ok())
                 {
-                    let _ = tell.send(address);
+                    match event["message"].as_str() {
+                        Some("listening for operators") => operators = Some(address),
+                        Some("listening") => drop(tell.send((address, operators))),
+                        _ => {}
+                    }
                 }
                 lines.push(line);
             }
             lines
         });
-        let address = told.recv_timeout(PATIENCE).expect("weir serve did not say where it listens");
-        Self { address, child, log, directory }
+        let (address, operators) = told.recv_timeout(PATIENCE).expect("weir serve did not say where it listens");
+        Self { address, operators, child, log, directory }
     }
 
     /// The admin token that it made.

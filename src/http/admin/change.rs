@@ -52,7 +52,8 @@ pub(super) fn parse(mut fields: Map<String, Value>, replace: bool) -> Result<Ask
     let part = part_from_json(&fields).map_err(invalid)?;
     sets.extend(part.iter().map(|(field, value)| Set::Policy(field, Some(value))));
     let note = note.map(|note| note.map(Into::into));
-    let change = if replace { Change::Replace { sets, note: note.flatten() } } else { Change::Patch { sets, expires_in, note } };
+    let change =
+        if replace { Change::Replace { sets, temporary: None, note: note.flatten() } } else { Change::Patch { sets, expires_in, note } };
     Ok(Asked { change, reason, refill })
 }
 
@@ -111,5 +112,5 @@ fn import_line(line: &str) -> Result<(Target, Change), String> {
     let own = stored.own;
     let mut sets: Vec<Set> = own.standing.part.iter().map(|(field, value)| Set::Policy(field, Some(value))).collect();
     sets.extend(own.standing.tier.map(|tier| Set::Tier(Some(tier))));
-    Ok((target, Change::Replace { sets, note: own.note }))
+    Ok((target, Change::Replace { sets, temporary: own.temporary, note: own.note }))
 }

@@ -1,17 +1,21 @@
 //! Calls that look.
 
+use actix_web::HttpResponse;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse};
 use serde_json::{Map, Value, json};
 
-use super::super::{Api, CheckBody, NO_STORE, Problem, builder, check};
+use super::super::{Api, NO_STORE, Problem, builder};
 use super::{About, MOST_ITEMS, SOME_ITEMS, ok, problem};
 use crate::identity::Subject;
 use crate::limit::{Decision, US, Value as Setting};
 use crate::limiter::Described;
 use crate::overrides::{Layer, Override, Stored, Target};
 use crate::store::Key;
+use crate::top::{Kind, MINUTES};
+
+/// How many of the busiest are shown when it is not said.
+const SOME_RANKED: usize = 20;
 
 pub(super) async fn one(api: &Data<Api>, target: &Target) -> Result<HttpResponse, Problem> {
     let known = api.limiter.describe(target).await.map_err(problem)?;
@@ -84,7 +88,7 @@ pub(super) async fn state(api: &Data<Api>, target: &Target) -> Result<HttpRespon
     Ok(ok(&body))
 }
 
-fn decision_body(decision: &Decision) -> Value {
+pub(super) fn decision_body(decision: &Decision) -> Value {
     let quota = decision.quota;
     json!({
         "allowed": decision.admitted,
@@ -102,31 +106,28 @@ pub(super) async fn audit(api: &Data<Api>, target: &Target, limit: usize) -> Res
     Ok(ok(&json!({"user_id": target.subject.to_string(), "changes": records})))
 }
 
-/// A check's body: who that is and why, which route, every value with its source, and a peek.
-pub(super) async fn explain(api: &Data<Api>, request: &HttpRequest, bytes: &[u8]) -> Result<HttpResponse, Problem> {
-    let asked = check::to_request(api, request, CheckBody::parse(bytes)?)?;
-    let config = api.limiter.config();
-    let route = asked.path.as_deref().and_then(|path| config.route(path, asked.method.as_deref().unwrap_or("")));
-    let own = route.filter(|route| route.limits.is_some()).map(|route| route.name.clone());
-    let target = Target { subject: asked.subject, route: own };
-    let (known, decision) = api.limiter.state(&target).await.map_err(problem)?;
-    let mut body = described(&target, &known);
-    body["subject"] = target.subject.to_string().into();
-    body["matched_route"] = json!(route.map(|route| &route.name));
-    body["peek"] = decision_body(&decision);
-    Ok(ok(&body))
+/// The busiest subjects of the last minutes.
+pub(super) async fn top(api: &Data<Api>, about: &About) -> Result<HttpResponse, Problem> {
+    let word = about.by.as_deref().unwrap_or("refused");
+    let by = Kind::ALL.into_iter().find(|kind| kind.name() == word);
+    let by = by.ok_or_else(|| Problem::new(400, "invalid_query", format!("by: must be refused or admitted, not {word:?}")))?;
+    let limit = about.limit.unwrap_or(SOME_RANKED).clamp(1, MOST_ITEMS);
+    let ranked = api.limiter.top(by, limit).await.map_err(problem)?;
+    let subjects: Vec<Value> =
+        ranked.iter().map(|one| json!({"user_id": one.subject.to_string(), "refused": one.refused, "admitted": one.admitted})).collect();
+    Ok(ok(&json!({"by": word, "minutes": MINUTES, "subjects": subjects})))
 }
 
-/// JSON lines: the stored fields of every override.
+/// JSON lines: the stored fields of every override, temporary parts with the time at which they end.
 pub(super) async fn export(api: &Data<Api>) -> Result<HttpResponse, Problem> {
     let store = api.limiter.overrides().map_err(problem)?.store();
     let (mut lines, mut cursor) = (String::new(), None);
     loop {
         let page = store.list("", cursor.as_deref(), MOST_ITEMS).await.map_err(|error| problem(error.into()))?;
         for (target, stored) in &page.items {
-            let own = Override { temporary: None, ..stored.own.clone() };
-            if !own.is_empty() {
-                lines.push_str(&json!({"target": target.key().as_str(), "fields": own.to_fields()}).to_string());
+            let fields = stored.own.to_lasting_fields(store.now());
+            if !fields.is_empty() {
+                lines.push_str(&json!({"target": target.key().as_str(), "fields": fields}).to_string());
                 lines.push('\n');
             }
         }
