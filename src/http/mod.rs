@@ -171,8 +171,7 @@ fn identify(api: &Api, config: &Config, request: &HttpRequest, body: &CheckBody)
     Ok(identified.subject)
 }
 
-/// Why it cannot be said who asks. By value: it stands in `map_err`.
-#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
+/// Why it cannot be said who asks.
 fn identity_problem(error: IdentityError) -> Problem {
     let (status, code) = match error {
         IdentityError::UntrustedPeer => (403, "untrusted_peer"),

@@ -29,7 +29,7 @@ pub enum Change {
         /// What is to be set.
         sets: Vec<Set>,
         /// What lies over it until its end.
-        temporary: Option<Temporary>,
+        temporary: Option<Box<Temporary>>,
         /// The note.
         note: Option<Box<str>>,
     },
@@ -72,7 +72,7 @@ impl Change {
                 for set in sets {
                     put(&mut standing, set);
                 }
-                let temporary = temporary.clone().filter(|temporary| now < temporary.until);
+                let temporary = temporary.as_deref().filter(|temporary| now < temporary.until).cloned();
                 Ok((Override { standing, note: note.clone(), temporary, version: before.version }, None))
             }
             Self::Patch { sets, expires_in, note } => {

@@ -119,7 +119,20 @@ impl RedisOverrides {
         }
     }
 
+    /// Overrides never expire: a server that may evict any key would sooner or later drop a block without a word.
+    async fn warn_of_eviction(&self) {
+        // (A user who may not ask is told nothing.)
+        let Ok(info) = self.ask::<String>(redis::cmd("INFO").arg("memory")).await else { return };
+        if let Some(policy) = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:allkeys-")) {
+            tracing::warn!(
+                "Redis runs with maxmemory-policy allkeys-{}, which evicts overrides when memory is short; use a volatile- policy or noeviction",
+                policy.trim()
+            );
+        }
+    }
+
     async fn hear(&self, listener: &Listener) -> Result<(), redis::RedisError> {
+        self.warn_of_eviction().await;
         let mut channel = in_time(self.client.get_async_pubsub()).await?;
         in_time(channel.subscribe(self.channel())).await?;
         // Whatever was changed before this moment may have been missed.

@@ -10,10 +10,12 @@ use crate::identity::Subject;
 use crate::limit::Micros;
 use crate::store::StoreError;
 
+type Counts = HashMap<(Kind, Subject), u64>;
+
 /// Adds up in this process's memory.
 #[derive(Debug, Default)]
 pub struct MemoryRanking {
-    minutes: Mutex<BTreeMap<i64, HashMap<(Kind, Subject), u64>>>,
+    minutes: Mutex<BTreeMap<i64, Counts>>,
 }
 
 #[async_trait]

@@ -41,7 +41,7 @@ impl Ranking for RedisRanking {
             pipe.cmd("ZINCRBY").arg(&key).arg(*count).arg(member(subject)).ignore();
         }
         // Those that come least go, so that a minute stays small however many processes add to it.
-        pipe.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-(MOST_RANKED as isize) - 1).ignore();
+        pipe.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-MOST_RANKED.cast_signed() - 1).ignore();
         pipe.cmd("EXPIRE").arg(&key).arg(KEPT_SECONDS).ignore();
         self.pool.connection().await?.pipeline(&pipe).await
     }

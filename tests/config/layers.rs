@@ -29,9 +29,9 @@ fn file(set: u32) -> Config {
     ))
 }
 
-/// Case 100: one order, shown by every combination of seven layers, on a route with limits of its own and elsewhere.
+/// One order, shown by every combination of seven layers, on a route with limits of its own and elsewhere.
 #[test]
-fn the_strongest_layer_that_sets_a_value_wins_and_is_its_source() {
+fn case_100_the_strongest_layer_that_sets_a_value_wins_and_is_its_source() {
     const ON_ROUTE: [(u32, Source); 6] = [
         (0, Source::Defaults),
         (1, Source::Tier),

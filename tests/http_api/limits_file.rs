@@ -1,6 +1,7 @@
 //! limit.yaml and the real binary: believed peers, routes, reload, all over TCP.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -119,4 +120,76 @@ fn a_trusted_proxy_tells_clients_apart_and_an_api_key_is_shown_only_as_its_hash(
     process.signal("TERM");
     let (_, log) = process.wait();
     assert!(log.iter().all(|line| !line.contains("secret")), "an API key is in no line of the log");
+}
+
+/// Eight clients ask as fast as they can while the file changes ten times, well and badly.
+#[test]
+fn under_full_load_no_request_fails_while_the_file_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limit.yaml");
+    write(&path, 1_000);
+    let process = Process::start(&["--config", path.to_str().unwrap()]);
+    let (address, stop) = (process.address, std::sync::Arc::new(AtomicBool::new(false)));
+    let clients: Vec<_> = (0..8)
+        .map(|client| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                let mut raw = Raw::connect(address);
+                let mut asked = 0_u64;
+                while !stop.load(Ordering::Relaxed) {
+                    let reply = raw.check("", &json!({"user": format!("u{client}-{}", asked % 100)}).to_string()).expect("an answer");
+                    assert!(matches!(reply.status, 200 | 429), "{reply:?}");
+                    asked += 1;
+                }
+                asked
+            })
+        })
+        .collect();
+    let mut raw = Raw::connect(address);
+    for n in 1..=10 {
+        if n % 5 == 0 {
+            fs::write(&path, "defaults: {capcity: 7}\n").unwrap();
+            let failed = format!(r#"weir_config_reloads_total{{result="failed"}} {}"#, n / 5);
+            eventually(|| metrics(&process).contains(&failed), "the bad one is counted");
+        }
+        write(&path, 1_000 + n);
+        eventually(|| limit(&mut raw, "probe") == 1_000 + n, "each good one is in force");
+    }
+    stop.store(true, Ordering::Relaxed);
+    let asked: u64 = clients.into_iter().map(|client| client.join().expect("no request failed")).sum();
+    assert!(asked > 1_000, "that was no load: {asked} requests");
+    let text = metrics(&process);
+    assert!(text.contains(r#"weir_config_reloads_total{result="applied"} 10"#), "one reload for each change: {text}");
+}
+
+/// Bad files, large and deep ones too, leave nothing behind.
+#[test]
+fn bad_files_leave_no_memory_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limit.yaml");
+    write(&path, 5);
+    let process = Process::start(&["--config", path.to_str().unwrap()]);
+    let mut raw = Raw::connect(process.address);
+    assert_eq!(limit(&mut raw, "u"), 5);
+    let many_mistakes: String = "defaults:\n".to_owned() + &(0..40_000).map(|n| format!("  unknown_{n}: 1\n")).collect::<String>();
+    let bad = [
+        "x".repeat(50 * 1024 * 1024),
+        many_mistakes,
+        "[".repeat(500_000),
+        "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a]\nc: [*b,*b,*b,*b,*b,*b,*b]\n".to_owned(),
+    ];
+    let mut round = |first: u32| {
+        for (n, text) in (first..).zip(&bad) {
+            fs::write(&path, text).unwrap();
+            let failed = format!(r#"weir_config_reloads_total{{result="failed"}} {}"#, n + 1);
+            eventually(|| metrics(&process).contains(&failed), "it is refused");
+        }
+        write(&path, 6 + first);
+        eventually(|| limit(&mut raw, "u") == 6 + first, "the good one applies");
+        process.resident_memory()
+    };
+    // What the allocator keeps after the first round it uses again in the next ones.
+    let once = round(0);
+    let thrice = [round(4), round(8)].into_iter().min().unwrap();
+    assert!(thrice < once + 16 * 1024 * 1024, "{once} bytes after one round, {thrice} after more");
 }

@@ -4,7 +4,9 @@
 mod admin;
 mod answers;
 mod batch;
+mod fleet;
 mod hygiene;
+mod identity;
 mod limits_file;
 mod load;
 mod operating;

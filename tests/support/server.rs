@@ -197,6 +197,13 @@ impl Process {
         std::fs::read_to_string(self.directory.path().join("admin-token")).unwrap()
     }
 
+    /// How much memory it holds, bytes.
+    pub fn resident_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
     /// Sends it a signal by name, as in `TERM`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
@@ -240,12 +247,17 @@ impl Reply {
     }
 }
 
-impl Raw {
-    pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+impl From<TcpStream> for Raw {
+    fn from(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self(BufReader::new(stream))
+    }
+}
+
+impl Raw {
+    pub fn connect(address: SocketAddr) -> Self {
+        TcpStream::connect(address).unwrap().into()
     }
 
     /// Writes as it is. A peer that has closed is no failure here: the test looks at what came back.

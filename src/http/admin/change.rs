@@ -112,5 +112,5 @@ fn import_line(line: &str) -> Result<(Target, Change), String> {
     let own = stored.own;
     let mut sets: Vec<Set> = own.standing.part.iter().map(|(field, value)| Set::Policy(field, Some(value))).collect();
     sets.extend(own.standing.tier.map(|tier| Set::Tier(Some(tier))));
-    Ok((target, Change::Replace { sets, temporary: own.temporary, note: own.note }))
+    Ok((target, Change::Replace { sets, temporary: own.temporary.map(Box::new), note: own.note }))
 }
