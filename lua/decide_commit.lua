@@ -1,8 +1,9 @@
 -- Writes the subject's hash, and answers. Twin: `commit` and `answer` in src/limit/decide.rs.
 --
--- The answer, packed: flags, reason, then wait (µs, -1 never), remaining, reset_after (µs), decided_at (µs) as doubles.
+-- The answer, packed: flags, reason, then wait (µs, -1 never), remaining, reset_after (µs), decided_at (µs) as doubles. Behind a refusal
+-- stands what a mirror of it is made of.
 
-if cost > 0 then
+if cost > 0 or hand_on == 2 then
   local as_new_at = max(now + bucket_reset_after, (second + 2) * US, open_until)
   -- The totals of the exact window stand in this hash: it must not go before the window does.
   if exact and entries > 0 then as_new_at = max(as_new_at, newest + window) end
@@ -30,4 +31,11 @@ if reset_after ~= 0 then reset_after = reset_after + lacking end
 
 local flags = ((reason == 0 or shadow == 1) and 1 or 0) + (is_open and 2 or 0) + (is_open and not was_open and 4 or 0)
   + (bucket_refuses and 8 or 0) + (window_refuses and 16 or 0) + (window_binds and 32 or 0) + (corrupt and 64 or 0)
-return struct.pack('<BBdddd', flags, reason, wait == NEVER and -1 or wait, remaining, reset_after, now)
+local answer = struct.pack('<BBdddd', flags, reason, wait == NEVER and -1 or wait, remaining, reset_after, now)
+if reason ~= 0 and cost > 0 and lacking == 0 and not corrupt then
+  local leaves_at = NEVER
+  if used > 0 then leaves_at = exact and oldest + window or (oldest_slice + 1) * width + window end
+  answer = answer .. struct.pack('<dddddddd', tokens, load_current, load_previous, open_until, used,
+    window_wait == NEVER and -1 or window_wait, empty_at or -1, leaves_at)
+end
+answers[turn] = answer

@@ -14,12 +14,24 @@ if packed then
     corrupt, packed = true, nil
   elseif not corrected then
     open_until, expires_at = then_open_until, then_expires_at
+    if same then
+      then_second, then_current, then_previous, open_until = floor(handed_at / US), handed_current, handed_previous, handed_open_until
+    end
     if then_second == second then
       load_current, load_previous = then_current, then_previous
     elseif then_second + 1 == second then
       load_previous = then_current
     end
   end
+end
+if hand_on > 0 and not same and not corrected then
+  local seen_second = floor(handed_at / US)
+  if seen_second == second then
+    load_current, load_previous = load_current + seen_current, load_previous + seen_previous
+  elseif seen_second + 1 == second then
+    load_previous = load_previous + seen_current
+  end
+  open_until = max(open_until, handed_open_until)
 end
 
 local was_open = now < open_until or trip_point == 0

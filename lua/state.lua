@@ -6,15 +6,21 @@
 
 local clock = at
 if clock < 0 then
-  local time = call('TIME')
-  clock = time[1] * US + time[2]
+  if not server_time then
+    local time = call('TIME')
+    server_time = time[1] * US + time[2]
+  end
+  clock = server_time
 end
 
 local corrupt = false
 local wrong_type = false
 local stored = pcall('HMGET', token_key, 'tokens', 'refilled_at', 'packed')
 if stored.err then
-  if not string.find(stored.err, 'WRONGTYPE', 1, true) then return stored end
+  if not string.find(stored.err, 'WRONGTYPE', 1, true) then
+    answers[turn] = stored
+    break
+  end
   corrupt, wrong_type, stored = true, true, {}
 end
 
@@ -23,6 +29,20 @@ local tokens, refilled_at = tonumber(stored[1]), tonumber(stored[2])
 if not tokens or not refilled_at or tokens - tokens ~= 0 or refilled_at - refilled_at ~= 0 or tokens < -1 then
   if stored[1] or stored[2] then corrupt = true end
   tokens, refilled_at = capacity, clock
+end
+
+-- What the process that asks has answered from its mirror since the subject was last refused. Twin: src/limit/mirror.rs. `same`: nobody
+-- else has written since, so that its state is the subject's.
+local same = false
+local handed_tokens, handed_at, handed_current, handed_previous, handed_open_until, seen_current, seen_previous
+if hand_on > 0 then
+  local base
+  base, handed_tokens, handed_at, handed_current, handed_previous, handed_open_until, seen_current, seen_previous =
+    struct.unpack('<dddddddd', ARGV[turn], 78)
+  same = stored[2] and refilled_at == base
+  if same then tokens, refilled_at = handed_tokens, handed_at end
+  -- Nobody asks: what was handed on is all that is to be written, and as of then.
+  if hand_on == 2 and same then clock = handed_at end
 end
 
 -- More than a second ahead: the clock was corrected. Less: it stands still for this subject until it has caught up.

@@ -2,7 +2,7 @@
 
 -- Numbers given to a command as they are become text with %.17g, which costs more than this one does for both its uses.
 local now_text = format('%d', now)
-local packed_window = not exact and packed and #packed == 96 and string.sub(packed, 41) or ''
+local packed_window = (not exact or cost == 0) and packed and #packed == 96 and string.sub(packed, 41) or ''
 if exact and cost > 0 then
   if recounted then
     call('UNLINK', window_key)

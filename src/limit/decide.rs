@@ -52,7 +52,7 @@ pub fn without_limits(policy: &Policy, now: Micros) -> Decision {
 
 /// Everything that one decision needs to know, worked out without writing.
 #[expect(clippy::struct_excessive_bools, reason = "independent answers to independent questions, not a state machine")]
-struct Assessment {
+pub(super) struct Assessment {
     now: Micros,
     /// How far the clock lies behind the subject's own last time.
     lacking: Micros,
@@ -72,6 +72,27 @@ struct Assessment {
 }
 
 fn assess(policy: &Policy, state: &State, clock: Micros, cost: Units) -> Assessment {
+    assess_with(policy, state, clock, cost, |now, corrected| {
+        policy.uses_window().then(|| {
+            if corrected {
+                let mut windows = state.windows.clone();
+                windows.drop_after(policy, now);
+                windows.used(policy, now, cost)
+            } else {
+                state.windows.used(policy, now, cost)
+            }
+        })
+    })
+}
+
+/// The same with a window that is read by `used`, which is told the time and whether the clock was corrected.
+pub(super) fn assess_with(
+    policy: &Policy,
+    state: &State,
+    clock: Micros,
+    cost: Units,
+    used: impl FnOnce(Micros, bool) -> Option<Used>,
+) -> Assessment {
     let Moment { now, lacking, corrected } = state.moment(clock);
     let (mut load, mut breaker) = match state.load {
         Some(load) if !corrected => (load.rolled(now), state.breaker),
@@ -94,15 +115,6 @@ fn assess(policy: &Policy, state: &State, clock: Micros, cost: Units) -> Assessm
         Algorithm::TokenBucket => true,
         Algorithm::Hybrid => !(breaker_open && policy.while_open == WhileOpen::Window),
     };
-    let used = policy.uses_window().then(|| {
-        if corrected {
-            let mut windows = state.windows.clone();
-            windows.drop_after(policy, now);
-            windows.used(policy, now, cost)
-        } else {
-            state.windows.used(policy, now, cost)
-        }
-    });
     Assessment {
         now,
         lacking,
@@ -114,13 +126,17 @@ fn assess(policy: &Policy, state: &State, clock: Micros, cost: Units) -> Assessm
         breaker_open,
         breaker_opened: breaker_open && !was_open,
         bucket_wait: bucket.wait(policy, cost),
-        used,
+        used: used(now, corrected),
         bucket_counts,
         window_counts,
     }
 }
 
 impl Assessment {
+    pub(super) const fn breaker_is_open(&self) -> bool {
+        self.breaker_open
+    }
+
     fn window_wait(&self) -> Wait {
         self.used.map_or(Wait::NONE, |used| used.wait)
     }
@@ -133,7 +149,7 @@ impl Assessment {
     }
 
     /// Why and for how long it is refused, if it is.
-    fn refusal(&self, policy: &Policy) -> Option<(Reason, Wait)> {
+    pub(super) fn refusal(&self, policy: &Policy) -> Option<(Reason, Wait)> {
         let violations = self.violations();
         let reason = if violations.bucket {
             Reason::Bucket
@@ -179,7 +195,7 @@ impl Assessment {
         wait
     }
 
-    fn answer(&self, policy: &Policy, refusal: Option<(Reason, Wait)>) -> Decision {
+    pub(super) fn answer(&self, policy: &Policy, refusal: Option<(Reason, Wait)>) -> Decision {
         let charged = if refusal.is_none() { self.cost } else { 0 };
         let retry_after = match refusal {
             None => Wait::NONE,
@@ -239,14 +255,18 @@ impl Assessment {
 impl State {
     /// Writes what follows from an assessed request that was admitted with `charged` units, or refused with 0.
     fn commit(&mut self, policy: &Policy, assessed: &Assessment, charged: Units) {
-        self.bucket = Some(assessed.charged_bucket(policy, charged));
-        self.load = Some(assessed.load);
-        self.breaker = assessed.breaker;
+        self.commit_but_window(policy, assessed, charged);
         if policy.uses_window() {
             if assessed.corrected {
                 self.windows.drop_after(policy, assessed.now);
             }
             self.windows.write(policy, assessed.now, charged);
         }
+    }
+
+    pub(super) fn commit_but_window(&mut self, policy: &Policy, assessed: &Assessment, charged: Units) {
+        self.bucket = Some(assessed.charged_bucket(policy, charged));
+        self.load = Some(assessed.load);
+        self.breaker = assessed.breaker;
     }
 }

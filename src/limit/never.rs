@@ -4,7 +4,8 @@ use super::policy::{Algorithm, Policy};
 use super::{Units, Violations};
 
 /// Whether `cost` is above a limit that always counts. It is answered like a peek, and changes nothing.
-pub(super) fn never_fits(policy: &Policy, cost: Units) -> bool {
+#[must_use]
+pub fn never_fits(policy: &Policy, cost: Units) -> bool {
     let window_always = policy.algorithm == Algorithm::SlidingWindow || (policy.algorithm == Algorithm::Hybrid && policy.trip_point == 0.0);
     (policy.uses_bucket() && cost > policy.bucket_capacity) || (window_always && cost > policy.window_limit)
 }

@@ -7,6 +7,7 @@
 mod error;
 mod lane;
 mod pool;
+mod refusals;
 mod script;
 
 use std::collections::HashMap;
@@ -20,11 +21,12 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Value};
 
 use super::{Ask, ErrorKind, Guarded, GuardingStore, Key, Store, StoreError};
 use crate::clock::unix_micros;
-use crate::limit::{Decision, Policy, without_state};
+use crate::limit::{Decision, Micros, Policy, never_fits, without_state};
 use error::store_error;
 use lane::Lane;
 pub(crate) use pool::{Connection as RedisConnection, RedisPool};
-use script::Script;
+use refusals::Refusals;
+use script::{Question, Script};
 
 /// How to reach Redis.
 #[derive(Debug, Clone)]
@@ -49,7 +51,7 @@ pub struct RedisStore {
     connection: AsyncConnectionConfig,
     prefix: Box<str>,
     script: Script,
-    guarded_script: Script,
+    refusals: Option<Refusals>,
     lanes: RwLock<HashMap<ThreadId, Arc<Lane>>>,
     deadline: Duration,
     pool: Arc<RedisPool>,
@@ -71,12 +73,38 @@ impl RedisStore {
             connection,
             prefix: prefix.into(),
             deadline,
-            script: Script::decide(),
-            guarded_script: Script::decide_unless_overridden(),
+            script: Script::new(),
+            refusals: None,
             lanes: RwLock::default(),
             pool,
             corrupt_states: AtomicU64::new(0),
         })
+    }
+
+    /// Answers further requests of a subject that was refused from this process's memory, for up to a second. (See
+    /// [`Mirror`](crate::limit::Mirror) for what that changes when several processes share the server.) Needs [`Self::hand_on`].
+    #[must_use]
+    pub fn with_refusals_from_memory(mut self) -> Self {
+        self.refusals = Some(Refusals::new());
+        self
+    }
+
+    /// How many requests were refused from memory.
+    #[must_use]
+    pub fn refused_from_memory(&self) -> u64 {
+        self.refusals.as_ref().map_or(0, Refusals::answered)
+    }
+
+    /// Hands on what was seen of refused subjects that nobody asks for any more. To be called a few times a second.
+    ///
+    /// # Errors
+    /// When the server cannot take it: it is lost then, which is load of the last second.
+    pub async fn hand_on(&self) -> Result<(), StoreError> {
+        let Some(refusals) = &self.refusals else { return Ok(()) };
+        for (key, policy, handed_on) in refusals.take_old() {
+            self.run(Question::hand_on(&self.prefix, &key, &policy, &handed_on)).await?;
+        }
+        Ok(())
     }
 
     /// The Redis keys of a subject's state under `policy`: its hash, and the policy's own window if it has one.
@@ -134,24 +162,41 @@ impl RedisStore {
         Arc::clone(lanes.entry(id).or_default())
     }
 
-    /// Runs a script. A server that does not know it has run nothing: it is then sent whole, which also teaches it.
-    async fn run(&self, script: &Script, ask: Ask<'_>, looked_at: &[&Key]) -> Result<Value, StoreError> {
+    /// Asks one question. A server that does not know the script has run nothing: it is then sent whole, which also teaches it.
+    async fn run(&self, question: Question) -> Result<Value, StoreError> {
         let lane = self.lane();
         let send = async |command: &Cmd| lane.send(&self.client, &self.connection, self.deadline, command).await;
-        match send(&script.by_hash(&self.prefix, ask, looked_at)).await {
+        let questions = [question];
+        let answer = match send(&self.script.by_hash(&questions)).await {
             Err(error) if error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoScript) => {
-                send(&script.whole(&self.prefix, ask, looked_at)).await.map_err(|error| store_error(&error))
+                send(&self.script.whole(&questions)).await.map_err(|error| store_error(&error))
             }
             answer => answer.map_err(|error| store_error(&error)),
-        }
+        };
+        script::answers(answer?, 1)?.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| store_error(&error))
     }
 
-    /// The decision in a script's answer.
+    /// The question of a request, with what a mirror of its subject has seen.
+    fn question(&self, ask: Ask<'_>, looked_at: &[&Key]) -> Question {
+        let handed_on = self.refusals.as_ref().and_then(|refusals| {
+            if ask.cost == 0 || never_fits(ask.policy, ask.cost) { refusals.peek(ask.key) } else { refusals.take(ask.key) }
+        });
+        Question::decide(&self.prefix, ask, looked_at, handed_on.as_ref())
+    }
+
+    /// The decision in the script's answer.
     fn decision(&self, answer: &Value, ask: Ask<'_>) -> Result<Decision, StoreError> {
-        let answer = script::answer(answer, ask.policy)?;
+        let answer = script::answer(answer, ask)?;
         if answer.state_was_corrupt {
             self.corrupt_states.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(key = ask.key.as_str(), "stored state was none of ours: it counted as missing and is replaced");
+        }
+        if let Some(refusals) = &self.refusals {
+            match answer.refused {
+                Some(refused) => refusals.keep(ask, refused),
+                None if ask.cost > 0 => refusals.forget(ask.key, answer.decision.decided_at),
+                None => {}
+            }
         }
         Ok(answer.decision)
     }
@@ -163,13 +208,21 @@ impl Store for RedisStore {
         if let Some(decision) = without_state(ask.policy, ask.at.unwrap_or_else(unix_micros)) {
             return Ok(decision);
         }
-        self.decision(&self.run(&self.script, ask, &[]).await?, ask)
+        if let Some(decision) = self.refusals.as_ref().and_then(|refusals| refusals.decide(ask)) {
+            return Ok(decision);
+        }
+        self.decision(&self.run(self.question(ask, &[])).await?, ask)
     }
 
     async fn reset(&self, key: &Key, policy: &Policy) -> Result<(), StoreError> {
         let mut unlink = redis::cmd("UNLINK");
         unlink.arg(self.state_keys(key, policy));
-        self.pooled::<i64>(&unlink).await.map(drop)
+        let done = self.pooled::<i64>(&unlink).await.map(drop);
+        // Also one that was refused while the command was under way.
+        if let Some(refusals) = &self.refusals {
+            refusals.forget(key, Micros::MAX);
+        }
+        done
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
@@ -187,7 +240,7 @@ impl GuardingStore for RedisStore {
         // A policy that keeps no state has nothing to ask the script, but what is set may be another one: a peek finds out.
         let stateless = without_state(ask.policy, ask.at.unwrap_or_else(unix_micros));
         let ask = if stateless.is_some() { Ask { cost: 0, ..ask } } else { ask };
-        match self.run(&self.guarded_script, ask, looked_at).await? {
+        match self.run(self.question(ask, looked_at)).await? {
             found @ Value::Array(_) => script::found(&found, looked_at.len()).map(Guarded::Overridden),
             answer => self.decision(&answer, ask).map(|decision| Guarded::Decided(stateless.unwrap_or(decision))),
         }

@@ -1,18 +1,19 @@
 -- Looks for overrides before anything is decided: found one, nothing is charged and what it says is the answer.
 --
--- KEYS: behind those of the decision the hashes to look at, as many as ARGV[2] says; they are taken off, so that what follows
--- sees its own alone. A hash that only remembers a version counts as found: whoever asks must learn that version.
--- Returns for each hash its fields and values in a row, or nothing where the key is of another type.
+-- A hash that only remembers a version counts as found: whoever asks must learn that version. The answer holds for each hash its
+-- fields and values in a row, or nothing where the key is of another type.
 
-do
-  local first, found, hashes = #KEYS - ARGV[2] + 1, false, {}
-  for i = first, #KEYS do
-    local hash = redis.pcall('HGETALL', KEYS[i])
-    if hash.err and not string.find(hash.err, 'WRONGTYPE', 1, true) then return hash end
-    hashes[i - first + 1] = not hash.err and hash
+if looks > 0 then
+  local found, failed, hashes = false, nil, {}
+  for look = 1, looks do
+    local hash = pcall('HGETALL', KEYS[key])
+    key = key + 1
+    if hash.err and not string.find(hash.err, 'WRONGTYPE', 1, true) then failed = hash end
+    hashes[look] = not hash.err and hash
     found = found or hash.err or #hash > 0
-    KEYS[i] = nil
   end
-  if found then return hashes end
+  if found then
+    answers[turn] = failed or hashes
+    break
+  end
 end
-

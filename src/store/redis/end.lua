@@ -1,0 +1,4 @@
+
+until true
+end
+return answers
