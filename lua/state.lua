@@ -34,11 +34,11 @@ end
 -- What the process that asks has answered from its mirror since the subject was last refused. Twin: src/limit/mirror.rs. `same`: nobody
 -- else has written since, so that its state is the subject's.
 local same = false
-local handed_tokens, handed_at, handed_current, handed_previous, handed_open_until, seen_current, seen_previous
+local handed_tokens, handed_at, handed_current, handed_previous, handed_open_until, seen_current, seen_previous, handed_dropped
 if hand_on > 0 then
   local base
-  base, handed_tokens, handed_at, handed_current, handed_previous, handed_open_until, seen_current, seen_previous =
-    struct.unpack('<dddddddd', ARGV[turn], 78)
+  base, handed_tokens, handed_at, handed_current, handed_previous, handed_open_until, seen_current, seen_previous,
+    handed_dropped = struct.unpack('<ddddddddd', ARGV[turn], 78)
   same = stored[2] and refilled_at == base
   if same then tokens, refilled_at = handed_tokens, handed_at end
   -- Nobody asks: what was handed on is all that is to be written, and as of then.

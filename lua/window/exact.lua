@@ -25,6 +25,7 @@ if exact then
       total, entries, oldest, newest, dropped, sequence, window_expires_at = 0, -1, 0, 0, -NEVER, 0, 0
     end
   end
+  if same then dropped = max(dropped, handed_dropped) end
   if count == 0 then
     -- New, expired, deleted or evicted.
     total, entries = 0, 0

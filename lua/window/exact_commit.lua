@@ -3,6 +3,11 @@
 -- Numbers given to a command as they are become text with %.17g, which costs more than this one does for both its uses.
 local now_text = format('%d', now)
 local packed_window = (not exact or cost == 0) and packed and #packed == 96 and string.sub(packed, 41) or ''
+if packed_window ~= '' and same then
+  -- What went out of it while a mirror answered, though it is not this decision's window.
+  local was = struct.unpack('<d', packed, 73)
+  packed_window = string.sub(packed, 41, 72) .. struct.pack('<d', max(was, handed_dropped)) .. string.sub(packed, 81)
+end
 if exact and cost > 0 then
   if recounted then
     call('UNLINK', window_key)

@@ -11,7 +11,7 @@
 use super::decide::{Assessment, assess_with};
 use super::never::never_fits;
 use super::window::Used;
-use super::{Breaker, Bucket, Decision, Load, Micros, Policy, State, US, Units, Wait};
+use super::{Breaker, Bucket, Decision, Load, Micros, Policy, Precision, State, US, Units, Wait};
 
 /// The longest that a mirror answers, µs: what it saw is handed on by then.
 pub const KEPT: Micros = US;
@@ -54,6 +54,8 @@ pub struct HandedOn {
     pub open_until: Micros,
     /// The part of the load that was seen here, in the seconds of `load`.
     pub seen: Load,
+    /// What lies at or before this is out of the exact window, µs; nothing when the policy has none.
+    pub dropped: Option<Micros>,
 }
 
 /// A subject that was refused a moment ago.
@@ -62,6 +64,7 @@ pub struct Mirror {
     refused: Refused,
     state: State,
     seen: Load,
+    dropped: Option<Micros>,
     answered: bool,
 }
 
@@ -72,7 +75,7 @@ impl Mirror {
         let bucket = Bucket { tokens: refused.tokens, refilled_at: refused.decided_at };
         let breaker = Breaker { open_until: refused.open_until };
         let state = State { bucket: Some(bucket), load: Some(refused.load), breaker, ..State::default() };
-        Self { refused, state, seen: Load::none(refused.decided_at), answered: false }
+        Self { refused, state, seen: Load::none(refused.decided_at), dropped: None, answered: false }
     }
 
     /// When the store decided, µs.
@@ -103,7 +106,14 @@ impl Mirror {
     #[must_use]
     pub fn handed_on(&self) -> Option<HandedOn> {
         let (bucket, load) = self.state.bucket.zip(self.state.load).filter(|_| self.answered)?;
-        Some(HandedOn { base: self.refused.decided_at, bucket, load, open_until: self.state.breaker.open_until, seen: self.seen })
+        Some(HandedOn {
+            base: self.refused.decided_at,
+            bucket,
+            load,
+            open_until: self.state.breaker.open_until,
+            seen: self.seen,
+            dropped: self.dropped,
+        })
     }
 
     fn last(&self) -> Micros {
@@ -113,6 +123,7 @@ impl Mirror {
     fn note(&mut self, assessed: &Assessment, policy: &Policy, now: Micros, cost: Units) {
         self.state.commit_but_window(policy, assessed, 0);
         self.seen = self.seen.rolled(now).plus(cost);
+        self.dropped = (policy.uses_window() && policy.precision() == Precision::Exact).then(|| now - policy.window());
         self.answered = true;
     }
 

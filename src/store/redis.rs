@@ -178,9 +178,8 @@ impl RedisStore {
 
     /// The question of a request, with what a mirror of its subject has seen.
     fn question(&self, ask: Ask<'_>, looked_at: &[&Key]) -> Question {
-        let handed_on = self.refusals.as_ref().and_then(|refusals| {
-            if ask.cost == 0 || never_fits(ask.policy, ask.cost) { refusals.peek(ask.key) } else { refusals.take(ask.key) }
-        });
+        let handed_on =
+            self.refusals.as_ref().and_then(|refusals| if changes_nothing(ask) { refusals.peek(ask.key) } else { refusals.take(ask.key) });
         Question::decide(&self.prefix, ask, looked_at, handed_on.as_ref())
     }
 
@@ -194,8 +193,9 @@ impl RedisStore {
         if let Some(refusals) = &self.refusals {
             match answer.refused {
                 Some(refused) => refusals.keep(ask, refused),
-                None if ask.cost > 0 => refusals.forget(ask.key, answer.decision.decided_at),
-                None => {}
+                // A peek, and a cost that can never fit, changed nothing.
+                None if changes_nothing(ask) => {}
+                None => refusals.forget(ask.key, answer.decision.decided_at),
             }
         }
         Ok(answer.decision)
@@ -245,6 +245,11 @@ impl GuardingStore for RedisStore {
             answer => self.decision(&answer, ask).map(|decision| Guarded::Decided(stateless.unwrap_or(decision))),
         }
     }
+}
+
+/// Whether what a mirror hands on would not be written: a peek, or a cost that is answered like one.
+fn changes_nothing(ask: Ask<'_>) -> bool {
+    ask.cost == 0 || never_fits(ask.policy, ask.cost)
 }
 
 /// A prefix as the literal part of a `MATCH` pattern.

@@ -97,9 +97,9 @@ impl Question {
     }
 }
 
-/// What is handed on: eight doubles, in the order of `lua/state.lua`.
+/// What is handed on: nine doubles, in the order of `lua/state.lua`.
 fn packed(handed_on: &HandedOn) -> impl Iterator<Item = u8> {
-    let HandedOn { base, bucket, load, open_until, seen } = handed_on;
+    let HandedOn { base, bucket, load, open_until, seen, dropped } = handed_on;
     let numbers = [
         *base as f64,
         bucket.tokens,
@@ -109,6 +109,7 @@ fn packed(handed_on: &HandedOn) -> impl Iterator<Item = u8> {
         *open_until as f64,
         seen.current,
         seen.previous,
+        dropped.map_or(f64::NEG_INFINITY, |dropped| dropped as f64),
     ];
     numbers.into_iter().flat_map(f64::to_le_bytes)
 }
