@@ -17,7 +17,7 @@ use crate::config::{Config, OnFailure};
 use crate::identity::Subject;
 use crate::limit::{Decision, Policy, Reason, Units};
 use crate::overrides::Cache;
-use crate::store::{Ask, Key, Store, StoreError};
+use crate::store::{Ask, Key, Resilient, Store, StoreError};
 use crate::telemetry::Metrics;
 use crate::top::{Kind, Top};
 use fallback::Fallback;
@@ -58,7 +58,7 @@ pub struct Answer {
 /// Decides for all doors. One per process, shared by all workers.
 pub struct Limiter {
     snapshot: ArcSwap<Snapshot>,
-    store: Arc<dyn Store>,
+    store: Resilient,
     fallback: Fallback,
     overrides: Option<Arc<Cache>>,
     top: Option<Arc<Top>>,
@@ -72,8 +72,8 @@ impl Limiter {
     pub fn new(config: Config, store: Arc<dyn Store>) -> Self {
         Self {
             snapshot: ArcSwap::from_pointee(Snapshot::new(config)),
-            store,
-            fallback: Fallback::new(1),
+            store: Resilient::new(store),
+            fallback: Fallback::new(),
             overrides: None,
             top: None,
             clock: Arc::new(SystemClock),
@@ -109,11 +109,27 @@ impl Limiter {
         self
     }
 
-    /// How many processes share the store: while it is away and the limits say `local`, each decides with its share.
+    /// How many processes share the store: while it is away and the limits say `local`, each decides with its share. 1 until it is said.
+    pub fn set_processes(&self, processes: u32) {
+        self.fallback.set_processes(processes);
+    }
+
+    /// How many parts of the store failed when they were last asked, as far as that was lately.
     #[must_use]
-    pub fn with_processes(mut self, processes: u32) -> Self {
-        self.fallback = Fallback::new(processes);
-        self
+    pub fn failing(&self) -> usize {
+        self.store.failing()
+    }
+
+    /// How many subjects are remembered in place of a store that is away.
+    #[must_use]
+    pub fn local_subjects(&self) -> usize {
+        self.fallback.subjects()
+    }
+
+    /// Bounded work for a timer: looks at up to `looks` subjects of each shard that are remembered in place of a store that is away, and
+    /// forgets those whose state means nothing any more.
+    pub fn sweep(&self, looks: usize) {
+        self.fallback.sweep(looks);
     }
 
     /// Puts other limits in force, for the next request on. State is kept.
@@ -130,7 +146,7 @@ impl Limiter {
     /// The store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+        self.store.inner()
     }
 
     /// Decides one request.
@@ -179,7 +195,7 @@ impl Limiter {
     async fn decide(&self, place: &Place<'_>, subject: Subject, key: &Key, policy: Arc<Policy>, cost: Units) -> Result<Answer, StoreError> {
         let ask = Ask { key, policy: &policy, cost, at: None };
         let start = monotonic();
-        let decided = self.fallback.ask(self.store.decide(ask)).await;
+        let decided = self.store.decide(ask).await;
         self.answer(place, subject, ask, &policy, decided, elapsed(start))
     }
 
@@ -197,7 +213,10 @@ impl Limiter {
             metrics.decided(&decided, took);
         }
         let (decision, degraded) = match decided {
-            Ok(decision) => (decision, None),
+            Ok(decision) => {
+                self.fallback.store_decided(ask.key, || self.store.failing() > 0);
+                (decision, None)
+            }
             Err(error) => {
                 let on_failure = place.on_failure;
                 let decision = self.fallback.decide(on_failure, ask, error)?;

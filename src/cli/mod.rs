@@ -7,6 +7,7 @@ mod check_config;
 mod config;
 mod serve;
 mod simulate;
+mod store;
 mod token;
 
 use std::fmt;

@@ -4,7 +4,7 @@ mod admin;
 
 use std::fs::DirBuilder;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use super::{Failure, plain};
+use super::Failure;
+use super::store::{self, Tended};
 use crate::clock::{SystemClock, unix_micros};
 use crate::config::watch::{self, ReloadOutcome, Watcher};
 use crate::config::{self, Loaded};
@@ -25,14 +26,9 @@ use crate::limit::US;
 use crate::limiter::Limiter;
 use crate::overrides::{Cache, EmbeddedOverrides, FRESH, RedisOverrides};
 use crate::server::{self, Listeners, Options};
-use crate::store::{MemoryStore, RedisOptions, RedisStore, Store};
 use crate::telemetry::{LogFormat, Metrics, init_logs};
 use crate::top::{MemoryRanking, Ranking, RedisRanking, Top};
 
-/// How often the memory store is swept, and how many subjects of each shard are looked at then: a million in about a minute, and
-/// no shard is locked long enough for a request to notice.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
-const SWEEP_LOOKS: usize = 256;
 /// How often what is counted of the busiest subjects is handed on.
 const HAND_ON_EVERY: Duration = Duration::from_secs(5);
 /// How long the process goes on listening after the signal to stop.
@@ -60,24 +56,11 @@ pub(super) struct Args {
     /// The limits; without it the built-in ones.
     #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Keep state in this Redis; without it in this process's memory.
-    #[arg(long, env = "WEIR_REDIS_URL", value_name = "URL", hide_env_values = true)]
-    redis_url: Option<String>,
-    /// What stands before every key in Redis.
-    #[arg(long, env = "WEIR_REDIS_PREFIX", value_name = "PREFIX", default_value = "ratelimit", value_parser = prefix)]
-    redis_prefix: String,
-    /// Milliseconds that a question to Redis may take, connecting included.
-    #[arg(long, env = "WEIR_REDIS_DEADLINE_MS", value_name = "MS", default_value = "100", value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    redis_deadline_ms: u64,
-    /// How many processes share the Redis: while it is away and the limits say `local`, each decides with its share.
-    #[arg(long, env = "WEIR_EXPECTED_PROCESSES", value_name = "N", default_value = "1")]
-    expected_processes: NonZeroU32,
+    #[command(flatten)]
+    store: store::Args,
     /// A file with the secret that API keys are hashed with; without it they are hashed plainly.
     #[arg(long, env = "WEIR_KEY_HASH_SECRET_FILE", value_name = "FILE")]
     key_hash_secret_file: Option<PathBuf>,
-    /// The most subjects that the memory store remembers.
-    #[arg(long, env = "WEIR_MAX_SUBJECTS", value_name = "N", default_value = "1000000")]
-    max_subjects: NonZeroUsize,
     /// Where overrides (without Redis) and the generated admin token are kept; made when it is not there.
     #[arg(long, env = "WEIR_DATA_DIR", value_name = "DIR", default_value = "weir-data")]
     data_dir: PathBuf,
@@ -124,22 +107,18 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     make_data_dir(&args.data_dir)?;
     let tokens = Arc::new(admin::tokens(args.admin_tokens_file.as_deref(), &args.data_dir)?);
     let for_rereading = tokens.clone();
-    let Opened { store, tended, name } = open_store(&args)?;
+    let tended = args.store.open()?;
     let (overrides, heard) = open_overrides(&args, &tended)?;
     let key_hasher = key_hasher(args.key_hash_secret_file.as_deref())?;
     let config = loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
     let top = Arc::new(Top::new(open_ranking(&tended)));
-    let limiter = Arc::new(
-        Limiter::new(config, store)
-            .with_metrics(metrics.clone())
-            .with_processes(args.expected_processes.get())
-            .with_overrides(overrides)
-            .with_top(top.clone()),
-    );
+    let limiter = Limiter::new(config, tended.as_store()).with_metrics(metrics.clone()).with_overrides(overrides).with_top(top.clone());
+    let limiter = Arc::new(limiter);
+    limiter.set_processes(args.store.expected_processes());
     let watcher = loaded.map(|loaded| watch_config(&loaded, &limiter, &metrics)).transpose()?;
     let settings =
-        Settings { headers: args.headers, cors_origins: args.cors_origin, store: name, key_hasher, tokens, ..Settings::default() };
-    let api = Data::new(Api::new(limiter, metrics.clone(), settings));
+        Settings { headers: args.headers, cors_origins: args.cors_origin, store: tended.name(), key_hasher, tokens, ..Settings::default() };
+    let api = Data::new(Api::new(limiter.clone(), metrics.clone(), settings));
     let options = Options {
         workers: args.workers,
         notice: NOTICE,
@@ -147,9 +126,10 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         ..Options::default()
     };
     actix_web::rt::System::new().block_on(async move {
+        args.store.require(&tended).await?;
         let listeners = Listeners { open: listen("--bind", open)?, admin: listen("--admin-bind", admin_only)? };
         let shutdown = stop_signal()?;
-        actix_web::rt::spawn(tend(tended, metrics));
+        actix_web::rt::spawn(tended.clone().tend(limiter, metrics));
         actix_web::rt::spawn(hand_on(top));
         if let Some(path) = args.admin_tokens_file {
             actix_web::rt::spawn(admin::reread_tokens(path, for_rereading));
@@ -161,39 +141,10 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             actix_web::rt::spawn(reload_on_hangup(watcher));
         }
         server::run(listeners, api, options, shutdown).await.map_err(|error| Failure::new(format!("the server failed: {error}")))?;
+        tended.leave().await;
         info!("stopped");
         Ok(())
     })
-}
-
-/// What a timer does for a store.
-enum Tended {
-    /// Give back memory of subjects that nobody asks about any more, a stretch at a time.
-    Memory(Arc<MemoryStore>),
-    /// Report what was met.
-    Redis(Arc<RedisStore>),
-}
-
-/// The store that the arguments ask for.
-struct Opened {
-    store: Arc<dyn Store>,
-    /// The same one, as what needs tending while it runs.
-    tended: Tended,
-    /// The word for it in `/health/ready`.
-    name: &'static str,
-}
-
-fn open_store(args: &Args) -> Result<Opened, Failure> {
-    if let Some(url) = &args.redis_url {
-        let options =
-            RedisOptions { url: url.clone(), prefix: args.redis_prefix.clone(), deadline: Duration::from_millis(args.redis_deadline_ms) };
-        let store = RedisStore::new(options)
-            .map_err(|error| Failure::new(error).hint("--redis-url takes redis://[user:password@]host[:port][/db]"))?;
-        let store = Arc::new(store);
-        return Ok(Opened { store: store.clone(), tended: Tended::Redis(store), name: "redis" });
-    }
-    let memory = Arc::new(MemoryStore::new(args.max_subjects.get(), Arc::new(SystemClock)));
-    Ok(Opened { store: memory.clone(), tended: Tended::Memory(memory), name: "memory" })
 }
 
 /// The limits of the file, if one is named.
@@ -313,11 +264,6 @@ async fn hand_on(top: Arc<Top>) {
     }
 }
 
-/// A prefix ends up in every key: short, and without what would break a key apart.
-fn prefix(text: &str) -> Result<String, String> {
-    plain(text, "_-.:")
-}
-
 fn listen(flag: &str, addresses: Vec<SocketAddr>) -> Result<Vec<TcpListener>, Failure> {
     let one = |address| {
         server::listen(address).map_err(|error| {
@@ -364,20 +310,4 @@ fn stop_signal() -> Result<impl Future<Output = ()>, Failure> {
             _ = interrupt.recv() => {}
         }
     })
-}
-
-/// Looks after a store for as long as the process lives.
-async fn tend(store: Tended, metrics: Arc<Metrics>) {
-    let mut ticks = tokio::time::interval(SWEEP_EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        match &store {
-            Tended::Memory(memory) => {
-                memory.sweep(SWEEP_LOOKS);
-                metrics.set_memory_subjects(memory.subjects());
-            }
-            Tended::Redis(redis) => metrics.set_corrupt_states(redis.corrupt_states()),
-        }
-    }
 }

@@ -160,7 +160,7 @@ fn open_store(url: &str, prefix: String) -> Result<RedisStore, Failure> {
     if !url.contains("://") {
         return Err(Failure::new(neither()).hint("use --store memory"));
     }
-    let options = RedisOptions { url: url.to_owned(), prefix, deadline: REDIS_DEADLINE };
+    let options = RedisOptions { url: url.to_owned(), prefix, deadline: REDIS_DEADLINE, ..RedisOptions::default() };
     RedisStore::new(options).map_err(|error| Failure::new(format!("{}: {error}", neither())).hint("it takes redis://host:port"))
 }
 

@@ -1,48 +1,32 @@
 //! What is answered when the store cannot say: `allow`, `deny`, or `local`, this process's memory with its share of the policy.
-//!
-//! A store that keeps failing is left alone ([`Guard`]), so that answers stay fast while it is away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::clock::{SystemClock, monotonic, unix_micros};
+use crate::clock::{SystemClock, unix_micros};
 use crate::config::OnFailure;
 use crate::limit::{Decision, without_limits};
-use crate::store::{Ask, ErrorKind, Guard, MemoryStore, StoreError};
+use crate::store::{Ask, ErrorKind, Key, MemoryStore, StoreError};
 
 /// The most subjects that are remembered during an outage.
 const MOST_SUBJECTS: usize = 100_000;
 
 /// Stands in for a store.
 pub(super) struct Fallback {
-    processes: u32,
+    /// How many processes share the store, as far as was last known.
+    processes: AtomicU32,
     memory: MemoryStore,
     /// The memory holds something of an outage.
     used: AtomicBool,
-    guard: Guard,
 }
 
 impl Fallback {
-    pub(super) fn new(processes: u32) -> Self {
-        Self {
-            processes: processes.max(1),
-            memory: MemoryStore::new(MOST_SUBJECTS, Arc::new(SystemClock)),
-            used: AtomicBool::new(false),
-            guard: Guard::default(),
-        }
+    pub(super) fn new() -> Self {
+        Self { processes: AtomicU32::new(1), memory: MemoryStore::new(MOST_SUBJECTS, Arc::new(SystemClock)), used: AtomicBool::new(false) }
     }
 
-    /// Puts `question` to the store, unless that is being left alone.
-    pub(super) async fn ask<T>(&self, question: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        self.guard.may_ask(monotonic())?;
-        let decided = question.await;
-        match &decided {
-            Ok(_) => self.succeeded(),
-            // A store that is full answers, and quickly.
-            Err(error) if error.kind == ErrorKind::Full => {}
-            Err(_) => self.guard.failed(monotonic()),
-        }
-        decided
+    pub(super) fn set_processes(&self, processes: u32) {
+        self.processes.store(processes.max(1), Ordering::Relaxed);
     }
 
     /// The answer in place of the store's.
@@ -50,19 +34,38 @@ impl Fallback {
         match on_failure {
             OnFailure::Allow => Ok(without_limits(ask.policy, unix_micros())),
             OnFailure::Deny => Err(error),
+            // A memory that is full is not helped by another.
+            OnFailure::Local if error.kind == ErrorKind::Full => Err(error),
             OnFailure::Local => {
                 self.used.store(true, Ordering::Relaxed);
-                let share = ask.policy.divided(self.processes);
+                let share = ask.policy.divided(self.processes.load(Ordering::Relaxed));
                 self.memory.decide(Ask { policy: &share, ..ask })
             }
         }
     }
 
-    fn succeeded(&self) {
-        self.guard.answered();
-        // What was counted during the outage is worth nothing once the store counts again.
-        if self.used.load(Ordering::Relaxed) && self.used.swap(false, Ordering::Relaxed) {
+    /// The store has decided about `key`: what was counted during an outage is worth nothing once the store counts again. `failing`: a
+    /// part of the store is away all the same; what was counted for its subjects stays.
+    pub(super) fn store_decided(&self, key: &Key, failing: impl FnOnce() -> bool) {
+        if !self.used.load(Ordering::Relaxed) {
+            return;
+        }
+        if failing() {
+            self.memory.forget(key);
+        } else if self.used.swap(false, Ordering::Relaxed) {
             self.memory.clear();
+        }
+    }
+
+    /// How many subjects are remembered of an outage.
+    pub(super) fn subjects(&self) -> usize {
+        self.memory.subjects()
+    }
+
+    /// Gives back memory of subjects that nobody asks about any more.
+    pub(super) fn sweep(&self, looks: usize) {
+        if self.used.load(Ordering::Relaxed) {
+            self.memory.sweep(looks);
         }
     }
 }

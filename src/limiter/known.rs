@@ -14,7 +14,7 @@ use crate::config::OnFailure;
 use crate::identity::Subject;
 use crate::limit::{Policy, Units};
 use crate::overrides::{Cache, Known, Look, Looked, Override, Target};
-use crate::store::{Ask, Guarded, GuardingStore, Key, StoreError};
+use crate::store::{Ask, Guarded, GuardingStore, Key, Store, StoreError};
 
 /// A request whose place and subject are known.
 struct Asked<'a> {
@@ -94,7 +94,7 @@ impl Limiter {
         let policy = asked.place.policies.inherited(&asked.subject);
         let ask = Ask { key: asked.key, policy, cost: asked.cost, at: None };
         let start = monotonic();
-        let decided = match self.fallback.ask(store.decide_unless_overridden(ask, keys)).await {
+        let decided = match store.decide_unless_overridden(ask, keys).await {
             Ok(Guarded::Overridden(found)) => {
                 return match look.found(&found) {
                     Ok(known) => Ok(Tried::Known(known)),

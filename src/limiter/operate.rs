@@ -7,7 +7,7 @@ use super::snapshot::{layer, who};
 use crate::config::{Config, Overrides, Source};
 use crate::limit::{Decision, Field, Policy, Problem, Value, Warning};
 use crate::overrides::{Cache, Change, ChangeError, Entry, News, Override, Record, Stored, Target, Write, WriteError, Written};
-use crate::store::{Ask, StoreError};
+use crate::store::{Ask, Store, StoreError};
 use crate::top::{Kind, Ranked};
 
 /// How often a change is tried again when another came between reading and writing.

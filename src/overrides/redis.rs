@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
-use redis::{Client, FromRedisValue};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use redis::FromRedisValue;
 
 use super::{Fields, Listener, News, OverrideStore, Page, Record, Stored, Target, Write, WriteError, Written};
 use crate::clock::unix_micros;
 use crate::limit::{Micros, US};
-use crate::store::{ErrorKind, Found, RedisConnection as Connection, RedisPool, RedisStore, StoreError};
+use crate::store::{ErrorKind, Found, RedisConnection as Connection, RedisServers, RedisStore, StoreError};
 
 /// One change. Changes are rare: the script travels with each.
 const WRITE: &str = include_str!("redis/write.lua");
@@ -31,13 +31,14 @@ const AUDIT_KEPT: usize = 1_000;
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// After this much silence news may have been missed.
 const SILENCE: Duration = Duration::from_secs(3);
+/// How many overrides of a page are read at a time.
+const READS_AT_A_TIME: usize = 32;
 /// What the heartbeat says; no key looks like it.
 const ALIVE: &str = ".";
 
 /// Overrides in Redis.
 pub struct RedisOverrides {
-    pool: Arc<RedisPool>,
-    client: Client,
+    servers: Arc<RedisServers>,
     prefix: Box<str>,
     /// How far the server's clock is ahead of this one, µs.
     ahead: AtomicI64,
@@ -47,8 +48,8 @@ impl RedisOverrides {
     /// The overrides that are kept beside the state of `store`, with a connection of their own to listen on.
     #[must_use]
     pub fn beside(store: &RedisStore) -> Self {
-        let (pool, client, prefix) = store.parts();
-        Self { pool, client, prefix, ahead: AtomicI64::new(0) }
+        let (servers, prefix) = store.parts();
+        Self { servers, prefix, ahead: AtomicI64::new(0) }
     }
 
     fn config_key(&self, target: &Target) -> String {
@@ -67,8 +68,8 @@ impl RedisOverrides {
         format!("{}:config-changes", self.prefix)
     }
 
-    async fn ask<T: FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, StoreError> {
-        self.pool.query(command).await
+    async fn ask<T: FromRedisValue>(&self, key: &str, command: &redis::Cmd) -> Result<T, StoreError> {
+        self.servers.query(key, command).await
     }
 
     /// Listens for changes for as long as it is polled, whatever happens to the connection, and speaks on the channel, so that all
@@ -94,10 +95,10 @@ impl RedisOverrides {
 
     /// Says that the channel is alive, and asks for the server's time on the way.
     async fn speak(&self) -> Result<(), StoreError> {
-        let mut both = redis::pipe();
-        both.cmd("PUBLISH").arg(self.channel()).arg(ALIVE).ignore().cmd("TIME");
+        let channel = self.channel();
+        let _: i64 = self.ask(&channel, redis::cmd("PUBLISH").arg(&channel).arg(ALIVE)).await?;
         let asked = unix_micros();
-        let ((seconds, micros),): ((Micros, Micros),) = self.pool.connection().await?.pipeline(&both).await?;
+        let (seconds, micros): (Micros, Micros) = self.ask(&channel, &redis::cmd("TIME")).await?;
         let here = Micros::midpoint(asked, unix_micros());
         self.ahead.store(seconds * US + micros - here, Ordering::Relaxed);
         Ok(())
@@ -105,12 +106,12 @@ impl RedisOverrides {
 
     /// Puts a key on the list.
     async fn enlist(&self, key: &str) -> Result<(), StoreError> {
-        self.ask::<i64>(redis::cmd("ZADD").arg(self.index()).arg(0).arg(key)).await.map(drop)
+        self.ask::<i64>(&self.index(), redis::cmd("ZADD").arg(self.index()).arg(0).arg(key)).await.map(drop)
     }
 
     /// Takes a key off the list under which nothing was found; back on if something is there by now.
     async fn delist(&self, key: &str) -> Result<(), StoreError> {
-        self.ask::<i64>(redis::cmd("ZREM").arg(self.index()).arg(key)).await?;
+        self.ask::<i64>(&self.index(), redis::cmd("ZREM").arg(self.index()).arg(key)).await?;
         match self.read_all(&[key.to_owned()]).await?.first() {
             Some(Found::Fields(fields)) if !fields.is_empty() && !is_nothing(&Stored::from_found(&Found::Fields(fields.clone()))) => {
                 self.enlist(key).await
@@ -119,61 +120,35 @@ impl RedisOverrides {
         }
     }
 
-    /// Overrides never expire: a server that may evict any key would sooner or later drop a block without a word.
-    async fn warn_of_eviction(&self) {
-        // (A user who may not ask is told nothing.)
-        let Ok(info) = self.ask::<String>(redis::cmd("INFO").arg("memory")).await else { return };
-        if let Some(policy) = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:allkeys-")) {
-            tracing::warn!(
-                "Redis runs with maxmemory-policy allkeys-{}, which evicts overrides when memory is short; use a volatile- policy or noeviction",
-                policy.trim()
-            );
-        }
-    }
-
-    async fn hear(&self, listener: &Listener) -> Result<(), redis::RedisError> {
-        self.warn_of_eviction().await;
-        let mut channel = in_time(self.client.get_async_pubsub()).await?;
-        in_time(channel.subscribe(self.channel())).await?;
+    async fn hear(&self, listener: &Listener) -> Result<(), StoreError> {
+        let broken = |error| StoreError::new(ErrorKind::Connection, error);
+        let name = self.channel();
+        let mut channel = in_time(self.servers.listen(&name)).await?;
+        in_time(async { channel.subscribe(&name).await.map_err(broken) }).await?;
         // Whatever was changed before this moment may have been missed.
         listener(News::Gap);
         let config = format!("{}:config:", self.prefix);
         let mut messages = channel.on_message();
         loop {
             let next = async { messages.next().await.ok_or_else(silent) };
-            let text: String = in_time(next).await?.get_payload()?;
+            let text: String = in_time(next).await?.get_payload().map_err(broken)?;
             if let Some(key) = text.strip_prefix(&config) {
                 listener(News::Changed(key.to_owned()));
             }
         }
     }
 
-    /// What is stored for each of `keys`, in one round trip to the server.
+    /// What is stored for each of `keys`, several at a time.
     async fn read_all(&self, keys: &[String]) -> Result<Vec<Found>, StoreError> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
+        let keys: Vec<String> = keys.iter().map(|key| format!("{}:config:{key}", self.prefix)).collect();
+        stream::iter(keys).map(|key| self.read_key(key)).buffered(READS_AT_A_TIME).try_collect().await
+    }
+
+    async fn read_key(&self, key: String) -> Result<Found, StoreError> {
+        match self.ask::<Raw>(&key, redis::cmd("HGETALL").arg(&key)).await {
+            Err(error) if error.kind == ErrorKind::WrongType => Ok(Found::WrongType),
+            raw => raw.map(fields),
         }
-        let mut pipeline = redis::pipe();
-        for key in keys {
-            // A type first: one key of another type would fail all.
-            pipeline.cmd("TYPE").arg(format!("{}:config:{key}", self.prefix));
-        }
-        let types: Vec<String> = self.pool.connection().await?.pipeline(&pipeline).await?;
-        let mut pipeline = redis::pipe();
-        let hashes = keys.iter().zip(&types).filter(|(_, kind)| *kind == "hash");
-        for (key, _) in hashes {
-            pipeline.hgetall(format!("{}:config:{key}", self.prefix));
-        }
-        let mut read = Vec::new().into_iter();
-        if types.iter().any(|kind| kind == "hash") {
-            read = self.pool.connection().await?.pipeline::<Vec<Raw>>(&pipeline).await?.into_iter();
-        }
-        let found = |kind: &String| match kind.as_str() {
-            "hash" => fields(read.next().unwrap_or_default()),
-            "none" => Found::Fields(Vec::new()),
-            _ => Found::WrongType,
-        };
-        Ok(types.iter().map(found).collect())
     }
 }
 
@@ -190,21 +165,18 @@ fn is_nothing(stored: &Stored) -> bool {
     stored.own.is_empty() && stored.malformed.is_empty()
 }
 
-fn silent() -> redis::RedisError {
-    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+fn silent() -> StoreError {
+    StoreError::new(ErrorKind::Timeout, "the channel is silent")
 }
 
-async fn in_time<T>(what: impl Future<Output = Result<T, redis::RedisError>>) -> Result<T, redis::RedisError> {
+async fn in_time<T>(what: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     tokio::time::timeout(SILENCE, what).await.unwrap_or_else(|_| Err(silent()))
 }
 
 #[async_trait]
 impl OverrideStore for RedisOverrides {
     async fn read(&self, target: &Target) -> Result<Stored, StoreError> {
-        let found = match self.ask::<Raw>(redis::cmd("HGETALL").arg(self.config_key(target))).await {
-            Err(error) if error.kind == ErrorKind::WrongType => Found::WrongType,
-            raw => fields(raw?),
-        };
+        let found = self.read_key(self.config_key(target)).await?;
         let stored = Stored::from_found(&found);
         if stored.is_made_by_hand() {
             let _ = self.enlist(target.key().as_str()).await;
@@ -228,16 +200,16 @@ impl OverrideStore for RedisOverrides {
         for (name, value) in own.to_fields() {
             call.arg(name).arg(value);
         }
-        let mut connection = self.pool.connection().await?;
-        let (done, version, until): (String, u64, String) = connection.query(&call).await?;
-        match done.as_str() {
-            "written" => {}
-            "early" => return Err(WriteError::TooEarly),
-            _ => return Err(WriteError::Stale(version)),
-        }
+        type Answer = (String, u64, String);
+        let then = async |(done, version, until): Answer, connection: &mut Connection<'_>| match done.as_str() {
+            "written" => Ok(Written { version, until: until.parse().ok(), durable: durable(connection).await }),
+            "early" => Err(WriteError::TooEarly),
+            _ => Err(WriteError::Stale(version)),
+        };
+        let written = self.servers.query_then(&self.config_key(target), &call, then).await??;
         // It is written whatever becomes of this: an entry that is missing comes back with the next change.
         let _ = self.enlist(key.as_str()).await;
-        Ok(Written { version, until: until.parse().ok(), durable: durable(&mut connection).await })
+        Ok(written)
     }
 
     async fn list(&self, prefix: &str, cursor: Option<&str>, limit: usize) -> Result<Page, StoreError> {
@@ -246,7 +218,7 @@ impl OverrideStore for RedisOverrides {
         let to = format!("[{{{prefix}\u{ff}");
         let mut range = redis::cmd("ZRANGE");
         range.arg(self.index()).arg(from).arg(to).arg("BYLEX").arg("LIMIT").arg(0).arg(limit);
-        let keys: Vec<String> = self.ask(&range).await?;
+        let keys: Vec<String> = self.ask(&self.index(), &range).await?;
         let next = if keys.len() == limit { keys.last().cloned() } else { None };
         let mut page = Page { items: Vec::new(), next };
         for (key, found) in keys.iter().zip(self.read_all(&keys).await?) {
@@ -263,7 +235,7 @@ impl OverrideStore for RedisOverrides {
     async fn audit(&self, target: &Target, limit: usize) -> Result<Vec<Record>, StoreError> {
         let mut range = redis::cmd("XREVRANGE");
         range.arg(self.audit_key(target)).arg("+").arg("-").arg("COUNT").arg(limit);
-        let entries: Vec<(String, Fields)> = self.ask(&range).await?;
+        let entries: Vec<(String, Fields)> = self.ask(&self.audit_key(target), &range).await?;
         Ok(entries.into_iter().filter_map(|(_, fields)| record(&fields)).collect())
     }
 

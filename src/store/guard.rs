@@ -11,6 +11,8 @@ use super::{ErrorKind, StoreError};
 const FAILURES: u32 = 3;
 /// How long until one tries again. A try that is dropped on the way costs one more of these.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a failure says something about now.
+const LATELY: Duration = Duration::from_secs(10);
 
 /// Whether a store seems to be away.
 #[derive(Debug, Default)]
@@ -34,17 +36,21 @@ impl Guard {
         Ok(())
     }
 
-    /// It could not answer.
-    pub(crate) fn failed(&self, now: Instant) {
+    /// It could not answer. Whether it is left alone from here on, and was not before.
+    pub(crate) fn failed(&self, now: Instant) -> bool {
         *self.try_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + PAUSE);
-        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES
     }
 
-    /// It answered.
-    pub(crate) fn answered(&self) {
-        if self.failures.load(Ordering::Relaxed) > 0 {
-            self.failures.store(0, Ordering::Relaxed);
-        }
+    /// It answered. Whether it had been left alone.
+    pub(crate) fn answered(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) > 0 && self.failures.swap(0, Ordering::Relaxed) >= FAILURES
+    }
+
+    /// Whether it failed when it was last asked, and that was lately: of one that nobody asks any more nothing is known.
+    pub(crate) fn is_failing(&self, now: Instant) -> bool {
+        self.failures.load(Ordering::Relaxed) > 0
+            && self.try_at.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|try_at| now < try_at + LATELY)
     }
 }
 
@@ -61,8 +67,9 @@ mod tests {
             assert!(may(0));
             guard.failed(start);
         }
+        assert!(guard.is_failing(start));
         assert_eq!([may(0), may(499), may(500), may(501), may(999), may(1_000)], [false, false, true, false, false, true]);
-        guard.answered();
+        assert!(guard.answered() && !guard.is_failing(start));
         assert_eq!([may(1_001), may(1_001)], [true, true]);
     }
 
@@ -70,8 +77,7 @@ mod tests {
     fn a_failure_now_and_then_shuts_nothing() {
         let (guard, start) = (Guard::default(), monotonic());
         for _ in 0..10 {
-            guard.failed(start);
-            guard.answered();
+            let _ = (guard.failed(start), guard.answered());
             assert!(guard.may_ask(start).is_ok());
         }
     }

@@ -71,6 +71,11 @@ impl MemoryStore {
         lock(self.shard(key)).slots.get(key).map_or(0, |slot| slot.state.window_entries())
     }
 
+    /// Forgets the state of one subject.
+    pub fn forget(&self, key: &Key) {
+        lock(self.shard(key)).slots.swap_remove(key);
+    }
+
     /// Forgets everything.
     pub fn clear(&self) {
         for shard in &self.shards {
@@ -156,7 +161,7 @@ impl Store for MemoryStore {
     }
 
     async fn reset(&self, key: &Key, _policy: &Policy) -> Result<(), StoreError> {
-        lock(self.shard(key)).slots.swap_remove(key);
+        self.forget(key);
         Ok(())
     }
 

@@ -9,15 +9,17 @@ mod guard;
 mod key;
 mod memory;
 mod redis;
+mod resilient;
 
 use async_trait::async_trait;
 
-pub(crate) use self::redis::{RedisConnection, RedisPool};
-pub use self::redis::{RedisOptions, RedisStore};
+pub(crate) use self::redis::{RedisConnection, RedisServers};
+pub use self::redis::{RedisFiles, RedisOptions, RedisStore};
 pub use error::{ErrorKind, StoreError};
 pub(crate) use guard::Guard;
 pub use key::Key;
 pub use memory::MemoryStore;
+pub use resilient::Resilient;
 
 use crate::limit::{Decision, Micros, Policy, Units};
 
@@ -88,5 +90,10 @@ pub trait Store: Send + Sync {
     /// This store as one that can look for overrides inside a decision, if it can.
     fn guarding(&self) -> Option<&dyn GuardingStore> {
         None
+    }
+
+    /// Which part of the store has `key`, of those that fail each on its own: a server of several. The number says nothing else.
+    fn part(&self, _key: &Key) -> usize {
+        0
     }
 }

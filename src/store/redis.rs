@@ -1,61 +1,74 @@
 //! State in Redis, shared by all instances. Each decision is one call of the script in `lua/`, which is the twin of
 //! [`limit`](crate::limit): it reads the server's clock, decides, and writes, in one indivisible step.
 //!
-//! Decisions travel on one multiplexed connection per worker thread ([`lane`]), which carries many at once; everything else
-//! uses a small pool ([`pool`]). Nothing is ever sent twice, but for one case: `NOSCRIPT` says that nothing ran.
+//! Layout: `script` is the call and its answer, and nothing here but it and this file knows of decisions. `url`, `connect`, `discover`
+//! and `servers` are about where Redis is; `lane` is the connection of a worker thread, which carries many decisions at once; everything
+//! else uses a small `pool`. Nothing is ever sent twice unless a server says that it did not run.
 
+mod connect;
+mod discover;
 mod error;
 mod lane;
 mod pool;
+mod processes;
 mod refusals;
 mod script;
+mod servers;
+mod slot;
+mod url;
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{AsyncConnectionConfig, Client, Cmd, Value};
+use redis::Value;
 
 use super::{Ask, ErrorKind, Guarded, GuardingStore, Key, Store, StoreError};
 use crate::clock::unix_micros;
 use crate::limit::{Decision, Micros, Policy, never_fits, without_state};
-use error::store_error;
-use lane::Lane;
-pub(crate) use pool::{Connection as RedisConnection, RedisPool};
+use connect::Connector;
+pub use connect::RedisFiles;
+use error::{Failed, store_error};
+pub(crate) use pool::Connection as RedisConnection;
 use refusals::Refusals;
 use script::{Question, Script};
+pub(crate) use servers::Servers as RedisServers;
 
 /// How to reach Redis.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RedisOptions {
-    /// `redis://[user[:password]@]host[:port][/db]` or `redis+unix:///path[?db=n]`.
+    /// `redis://[user[:password]@]host[:port][/db]`, `rediss://…` (TLS), `redis+unix:///path[?db=n]`,
+    /// `redis+sentinel://[user[:password]@]host[:port],…/master[/db]` or `redis+cluster://[user[:password]@]host[:port],…`.
     pub url: String,
     /// What stands before every key, without the colon.
     pub prefix: String,
     /// The most that one call may take, connecting included.
     pub deadline: Duration,
+    /// Secrets and certificates.
+    pub files: RedisFiles,
 }
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { url: "redis://127.0.0.1:6379".to_owned(), prefix: "ratelimit".to_owned(), deadline: Duration::from_millis(100) }
+        Self {
+            url: "redis://127.0.0.1:6379".to_owned(),
+            prefix: "ratelimit".to_owned(),
+            deadline: Duration::from_millis(100),
+            files: RedisFiles::default(),
+        }
     }
 }
 
 /// Keeps state in Redis.
 pub struct RedisStore {
-    client: Client,
-    connection: AsyncConnectionConfig,
+    servers: Arc<RedisServers>,
     prefix: Box<str>,
     script: Script,
     refusals: Option<Refusals>,
-    lanes: RwLock<HashMap<ThreadId, Arc<Lane>>>,
-    deadline: Duration,
-    pool: Arc<RedisPool>,
     corrupt_states: AtomicU64,
+    /// The name of this process among those that share the Redis.
+    process: String,
 }
 
 impl RedisStore {
@@ -64,20 +77,16 @@ impl RedisStore {
     /// # Errors
     /// When the URL is none.
     pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
-        let RedisOptions { url, prefix, deadline } = options;
-        let client = Client::open(url).map_err(|error| StoreError::not_run(ErrorKind::Denied, format!("bad url: {error}")))?;
-        let connection = AsyncConnectionConfig::new().set_connection_timeout(Some(deadline)).set_response_timeout(Some(deadline));
-        let pool = Arc::new(RedisPool::new(client.clone(), connection.clone(), deadline));
+        let RedisOptions { url, prefix, deadline, files } = options;
+        let place = url::parse(&url).map_err(|problem| StoreError::not_run(ErrorKind::Denied, format!("bad url: {problem}")))?;
+        let kind = place.kind.clone();
         Ok(Self {
-            client,
-            connection,
+            servers: RedisServers::new(kind, Connector::new(place, files), deadline),
             prefix: prefix.into(),
-            deadline,
             script: Script::new(),
             refusals: None,
-            lanes: RwLock::default(),
-            pool,
             corrupt_states: AtomicU64::new(0),
+            process: uuid::Uuid::new_v4().to_string(),
         })
     }
 
@@ -102,7 +111,7 @@ impl RedisStore {
     pub async fn hand_on(&self) -> Result<(), StoreError> {
         let Some(refusals) = &self.refusals else { return Ok(()) };
         for (key, policy, handed_on) in refusals.take_old() {
-            self.run(Question::hand_on(&self.prefix, &key, &policy, &handed_on)).await?;
+            self.run(&key, Question::hand_on(&self.prefix, &key, &policy, &handed_on)).await?;
         }
         Ok(())
     }
@@ -113,9 +122,9 @@ impl RedisStore {
         script::state_keys(&self.prefix, key, policy)
     }
 
-    /// What others that keep things beside the state need: the pool, the client, the prefix.
-    pub(crate) fn parts(&self) -> (Arc<RedisPool>, Client, Box<str>) {
-        (Arc::clone(&self.pool), self.client.clone(), self.prefix.clone())
+    /// What others that keep things beside the state need: the servers and the prefix.
+    pub(crate) fn parts(&self) -> (Arc<RedisServers>, Box<str>) {
+        (Arc::clone(&self.servers), self.prefix.clone())
     }
 
     /// How many decisions met stored state that was none of theirs (rubbish, a wrong type), and replaced it.
@@ -130,50 +139,36 @@ impl RedisStore {
     /// When Redis cannot be reached. Some keys may be gone by then.
     pub async fn delete_all(&self) -> Result<(), StoreError> {
         let pattern = format!("{}:*", escape_glob(&self.prefix));
-        let mut cursor = 0_u64;
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1_000);
-            let (next, keys): (u64, Vec<String>) = self.pooled(&scan).await?;
-            if !keys.is_empty() {
-                let mut unlink = redis::cmd("UNLINK");
-                unlink.arg(&keys);
-                let _: i64 = self.pooled(&unlink).await?;
+        for server in self.servers.all().await? {
+            let mut connection = server.connection().await?;
+            let mut cursor = 0_u64;
+            loop {
+                let mut scan = redis::cmd("SCAN");
+                scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(1_000);
+                let (next, keys): (u64, Vec<String>) = connection.query(&scan).await?;
+                if !keys.is_empty() {
+                    // One command each: in a cluster a command's keys must lie in one slot.
+                    let mut unlink = redis::pipe();
+                    for key in &keys {
+                        unlink.cmd("UNLINK").arg(key).ignore();
+                    }
+                    connection.run_all(&unlink).await?;
+                }
+                if next == 0 {
+                    break;
+                }
+                cursor = next;
             }
-            if next == 0 {
-                return Ok(());
-            }
-            cursor = next;
         }
+        Ok(())
     }
 
-    /// One command on the pool.
-    async fn pooled<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        self.pool.query(command).await
-    }
-
-    /// The connection of this thread.
-    fn lane(&self) -> Arc<Lane> {
-        let id = thread::current().id();
-        if let Some(lane) = self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            return Arc::clone(lane);
-        }
-        let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(lanes.entry(id).or_default())
-    }
-
-    /// Asks one question. A server that does not know the script has run nothing: it is then sent whole, which also teaches it.
-    async fn run(&self, question: Question) -> Result<Value, StoreError> {
-        let lane = self.lane();
-        let send = async |command: &Cmd| lane.send(&self.client, &self.connection, self.deadline, command).await;
+    /// Asks one question.
+    async fn run(&self, key: &Key, question: Question) -> Result<Value, StoreError> {
         let questions = [question];
-        let answer = match send(&self.script.by_hash(&questions)).await {
-            Err(error) if error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::NoScript) => {
-                send(&self.script.whole(&questions)).await.map_err(|error| store_error(&error))
-            }
-            answer => answer.map_err(|error| store_error(&error)),
-        };
-        script::answers(answer?, 1)?.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| store_error(&error))
+        let call = |whole| if whole { Script::whole(&questions) } else { self.script.by_hash(&questions) };
+        let answer = self.servers.ask(key.as_str(), &call).await?;
+        script::answers(answer, 1)?.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| store_error(&Failed::sent(error)))
     }
 
     /// The question of a request, with what a mirror of its subject has seen.
@@ -211,13 +206,13 @@ impl Store for RedisStore {
         if let Some(decision) = self.refusals.as_ref().and_then(|refusals| refusals.decide(ask)) {
             return Ok(decision);
         }
-        self.decision(&self.run(self.question(ask, &[])).await?, ask)
+        self.decision(&self.run(ask.key, self.question(ask, &[])).await?, ask)
     }
 
     async fn reset(&self, key: &Key, policy: &Policy) -> Result<(), StoreError> {
         let mut unlink = redis::cmd("UNLINK");
         unlink.arg(self.state_keys(key, policy));
-        let done = self.pooled::<i64>(&unlink).await.map(drop);
+        let done = self.servers.query::<i64>(key.as_str(), &unlink).await.map(drop);
         // Also one that was refused while the command was under way.
         if let Some(refusals) = &self.refusals {
             refusals.forget(key, Micros::MAX);
@@ -226,11 +221,18 @@ impl Store for RedisStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.pooled::<String>(&redis::cmd("PING")).await.map(drop)
+        // All at once: one that is away must not make the others wait.
+        let servers = self.servers.all().await?;
+        let pings = servers.iter().map(|server| async { server.connection().await?.query::<String>(&redis::cmd("PING")).await });
+        futures_util::future::try_join_all(pings).await.map(drop)
     }
 
     fn guarding(&self) -> Option<&dyn GuardingStore> {
         Some(self)
+    }
+
+    fn part(&self, key: &Key) -> usize {
+        self.servers.part(key.as_str())
     }
 }
 
@@ -240,7 +242,7 @@ impl GuardingStore for RedisStore {
         // A policy that keeps no state has nothing to ask the script, but what is set may be another one: a peek finds out.
         let stateless = without_state(ask.policy, ask.at.unwrap_or_else(unix_micros));
         let ask = if stateless.is_some() { Ask { cost: 0, ..ask } } else { ask };
-        match self.run(self.question(ask, looked_at)).await? {
+        match self.run(ask.key, self.question(ask, looked_at)).await? {
             found @ Value::Array(_) => script::found(&found, looked_at.len()).map(Guarded::Overridden),
             answer => self.decision(&answer, ask).map(|decision| Guarded::Decided(stateless.unwrap_or(decision))),
         }

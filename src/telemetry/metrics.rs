@@ -75,6 +75,9 @@ pub struct Metrics {
     http_requests: Vec<Vec<IntCounter>>,
     memory_subjects: IntGauge,
     corrupt_states: IntGauge,
+    failing_parts: IntGauge,
+    local_subjects: IntGauge,
+    processes: IntGauge,
     claims_ignored: IntCounter,
     admin_writes: IntCounter,
     failed_logins: IntCounter,
@@ -123,6 +126,9 @@ impl Metrics {
             memory_subjects: new.gauge("weir_memory_subjects", "Subjects that the memory store remembers.")?,
             corrupt_states: new
                 .gauge("weir_store_corrupt_states", "Stored states since the start that were none of ours and were replaced.")?,
+            failing_parts: new.gauge("weir_store_failing_parts", "Parts of the store (servers) that failed when they were last asked.")?,
+            local_subjects: new.gauge("weir_local_subjects", "Subjects remembered in place of a store that is away.")?,
+            processes: new.gauge("weir_processes", "Processes that share the Redis, as far as was last known.")?,
             claims_ignored: new.counter("weir_claims_ignored_total", "Requests in which somebody who is not trusted said who asks.")?,
             admin_writes: new.counter("weir_admin_writes_total", "Changes that operators made through this process.")?,
             failed_logins: new.counter("weir_admin_failed_logins_total", "Calls of the admin API without a token that is taken.")?,
@@ -177,6 +183,17 @@ impl Metrics {
     /// So many stored states were none of ours and were replaced.
     pub fn set_corrupt_states(&self, states: u64) {
         self.corrupt_states.set(i64::try_from(states).unwrap_or(i64::MAX));
+    }
+
+    /// So many parts of the store fail, and so many subjects are remembered in its place.
+    pub fn set_failing(&self, parts: usize, local_subjects: usize) {
+        self.failing_parts.set(i64::try_from(parts).unwrap_or(i64::MAX));
+        self.local_subjects.set(i64::try_from(local_subjects).unwrap_or(i64::MAX));
+    }
+
+    /// So many processes share the Redis.
+    pub fn set_processes(&self, processes: u32) {
+        self.processes.set(processes.into());
     }
 
     /// Somebody who is not trusted said who asks.

@@ -118,7 +118,9 @@ impl Look<'_> {
         // Keys are made from targets, so each names one.
         let Some(target) = Target::from_key(self.keys[index].as_str()) else { return Ok(Arc::default()) };
         let read = match self.cache.guard.may_ask(self.now) {
-            Ok(()) => self.cache.store.read(&target).await.inspect_err(|_| self.cache.guard.failed(self.now)),
+            Ok(()) => self.cache.store.read(&target).await.inspect_err(|_| {
+                self.cache.guard.failed(self.now);
+            }),
             left_alone => left_alone.map(|()| Stored::default()),
         };
         match read {

@@ -1,11 +1,84 @@
-//! What an error of the client library means to a caller.
+//! What an error of the client library means: to a caller, to the connection, and to whoever might send the command again.
 
 use redis::{ErrorKind as Kind, RedisError, ServerErrorKind as Server};
 
 use super::super::{ErrorKind, StoreError};
 
-/// An error as one of ours. Only a server's own word that it did not execute makes it `did_not_run`.
-pub(super) fn store_error(error: &RedisError) -> StoreError {
+/// A command that failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: RedisError,
+    /// It may have left this process.
+    pub(super) sent: bool,
+}
+
+impl Failed {
+    /// It never left.
+    pub(super) const fn unsent(error: RedisError) -> Self {
+        Self { error, sent: false }
+    }
+
+    /// It may have run.
+    pub(super) const fn sent(error: RedisError) -> Self {
+        Self { error, sent: true }
+    }
+
+    pub(super) fn timed_out(sent: bool) -> Self {
+        Self { error: std::io::Error::from(std::io::ErrorKind::TimedOut).into(), sent }
+    }
+
+    /// What may be done about it.
+    pub(super) fn remedy(&self) -> Remedy {
+        match self.error.kind() {
+            Kind::Server(Server::NoScript) => Remedy::SendWhole,
+            Kind::Server(Server::Moved) => self.elsewhere(false),
+            Kind::Server(Server::Ask) => self.elsewhere(true),
+            Kind::Server(Server::TryAgain | Server::BusyLoading | Server::MasterDown | Server::ClusterDown | Server::ReadOnly) => {
+                Remedy::Wait
+            }
+            _ => Remedy::None,
+        }
+    }
+
+    fn elsewhere(&self, asking: bool) -> Remedy {
+        match self.error.redirect_node() {
+            Some((address, _)) => Remedy::Elsewhere { address: address.to_owned(), asking },
+            None => Remedy::Wait,
+        }
+    }
+
+    /// Whether another server may have the key by now.
+    pub(super) fn is_of_the_server(&self) -> bool {
+        matches!(
+            self.error.kind(),
+            Kind::Io
+                | Kind::AuthenticationFailed
+                | Kind::Server(Server::MasterDown | Server::ClusterDown | Server::ReadOnly | Server::Moved)
+        )
+    }
+}
+
+/// What may be done about a command that a server says it did not run. Nothing is done about any other.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// The server does not know the script: send its text.
+    SendWhole,
+    /// Another server has the key, for good or (`asking`) for this one question.
+    Elsewhere { address: String, asking: bool },
+    /// In a moment it may be another's turn, or this one's again.
+    Wait,
+    /// It may have run, or asking again is of no use.
+    None,
+}
+
+/// An error as one of ours. Only a server's own word that it did not execute makes it `did_not_run`; or that it never left.
+pub(super) fn store_error(failed: &Failed) -> StoreError {
+    let mut error = by_kind(&failed.error);
+    error.did_not_run |= !failed.sent;
+    error
+}
+
+fn by_kind(error: &RedisError) -> StoreError {
     match error.kind() {
         Kind::Server(
             Server::BusyLoading

@@ -1,71 +1,87 @@
-//! The connection that a worker thread's decisions share.
+//! The connection to a server that a worker thread's decisions share.
 //!
 //! It is made inside the thread's own runtime, so that a decision never crosses threads, and it is multiplexed: requests
 //! are written as they come and answered in order. A caller that goes away leaves its reply to the connection, which reads
 //! and drops it; it can never reach the next caller.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
-use std::sync::Arc;
+use redis::{Cmd, Value};
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::error::is_broken;
+use super::connect::{Connector, Open, To};
+use super::error::{Failed, is_broken};
+use super::url::Address;
+
+/// The longest that connecting may take. It goes on when the one who asked for it has given up, so that a server which is farther away
+/// than a deadline is reached all the same, by the next who asks.
+const CONNECTING: Duration = Duration::from_secs(1);
 
 /// At most one connection, made when it is needed.
 #[derive(Default)]
 pub(super) struct Lane {
-    connection: ArcSwapOption<MultiplexedConnection>,
+    connection: ArcSwapOption<Open>,
     /// Held while connecting, so that a crowd makes one connection.
-    connecting: Mutex<()>,
+    connecting: Arc<Mutex<()>>,
 }
 
 impl Lane {
-    /// Sends one command and waits for its answer, both within `deadline`. A connection that broke or fell silent is
-    /// dropped; the next call makes another.
+    /// Sends one command to the server at `address` and waits for its answer, connecting included, until then. `asking`: a slot that is
+    /// moving to that server is asked for before it is all there. A connection that broke or fell silent is dropped; the next call makes
+    /// another.
     pub(super) async fn send(
-        &self,
-        client: &Client,
-        config: &AsyncConnectionConfig,
-        deadline: Duration,
+        self: &Arc<Self>,
+        connector: &Arc<Connector>,
+        address: &Address,
         command: &Cmd,
-    ) -> Result<Value, RedisError> {
-        let shared = match self.connection.load_full() {
-            Some(shared) => shared,
-            None => self.connect(client, config, deadline).await?,
-        };
-        let mut connection = MultiplexedConnection::clone(&shared);
-        let answer = connection.send_packed_command(command).await;
-        if let Err(error) = &answer
-            && is_broken(error)
-        {
-            self.forget(&shared);
+        asking: bool,
+        until: Instant,
+    ) -> Result<Value, Failed> {
+        let open = timeout_at(until, self.open(connector, address)).await.unwrap_or_else(|_| Err(Failed::timed_out(false)))?;
+        let mut connection = open.connection.clone();
+        let answer = timeout_at(until, async {
+            if !asking {
+                return connection.send_packed_command(command).await.and_then(Value::extract_error);
+            }
+            let mut both = redis::pipe();
+            both.cmd("ASKING").ignore().add_command(command.clone());
+            both.query_async::<(Value,)>(&mut connection).await.map(|(answer,)| answer)
+        });
+        let answer = answer.await.map_or_else(|_| Err(Failed::timed_out(true)), |answer| answer.map_err(Failed::sent));
+        if answer.as_ref().is_err_and(|failed| is_broken(&failed.error)) {
+            self.forget(&open);
         }
-        answer.and_then(Value::extract_error)
+        answer
     }
 
-    async fn connect(
-        &self,
-        client: &Client,
-        config: &AsyncConnectionConfig,
-        deadline: Duration,
-    ) -> Result<Arc<MultiplexedConnection>, RedisError> {
-        let connect = async {
-            let _alone = self.connecting.lock().await;
-            if let Some(shared) = self.connection.load_full() {
-                return Ok(shared);
-            }
-            let shared = Arc::new(client.get_multiplexed_async_connection_with_config(config).await?);
-            self.connection.store(Some(Arc::clone(&shared)));
-            Ok(shared)
-        };
-        tokio::time::timeout(deadline, connect).await.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
+    async fn open(self: &Arc<Self>, connector: &Arc<Connector>, address: &Address) -> Result<Arc<Open>, Failed> {
+        if let Some(open) = self.current() {
+            return Ok(open);
+        }
+        let alone = Arc::clone(&self.connecting).lock_owned().await;
+        if let Some(open) = self.current() {
+            return Ok(open);
+        }
+        let (lane, connector, address) = (Arc::clone(self), Arc::clone(connector), address.clone());
+        let connecting = tokio::spawn(async move {
+            let _alone = alone;
+            let opened = timeout(CONNECTING, connector.open(&address, To::Server)).await;
+            let open = Arc::new(opened.unwrap_or_else(|_| Err(Failed::timed_out(false).error)).map_err(Failed::unsent)?);
+            lane.connection.store(Some(Arc::clone(&open)));
+            Ok(open)
+        });
+        connecting.await.unwrap_or_else(|_| Err(Failed::timed_out(false)))
+    }
+
+    fn current(&self) -> Option<Arc<Open>> {
+        self.connection.load_full().filter(|open| !open.is_closed())
     }
 
     /// Drops the connection, unless another has taken its place.
-    fn forget(&self, broken: &Arc<MultiplexedConnection>) {
+    fn forget(&self, broken: &Arc<Open>) {
         self.connection.compare_and_swap(broken, None);
     }
 }

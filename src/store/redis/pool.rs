@@ -1,27 +1,29 @@
-//! The pool for everything that is not a decision.
+//! The pool of a server for everything that is not a decision.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bb8_redis::bb8;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError};
+use redis::{Cmd, FromRedisValue, RedisError};
+use tokio::time::timeout;
 
-use super::super::{ErrorKind, StoreError};
-use super::error::{is_broken, store_error};
+use super::super::StoreError;
+use super::connect::{Connector, Open, To};
+use super::error::{Failed, is_broken, store_error};
+use super::url::Address;
 
 /// Administration and health: rare, so a few connections are plenty.
 const MOST_CONNECTIONS: u32 = 4;
 
-/// Makes connections with this project's timeouts; `bb8_redis`'s own manager takes none and leaves the library's defaults.
+/// Makes connections as decisions have them; `bb8_redis`'s own manager knows neither files nor time limits.
 struct Manager {
-    client: Client,
-    config: AsyncConnectionConfig,
+    connector: Arc<Connector>,
+    address: Address,
 }
 
 /// A connection that knows when it is of no more use.
 struct Pooled {
-    connection: MultiplexedConnection,
+    open: Open,
     broken: bool,
 }
 
@@ -30,76 +32,84 @@ impl bb8::ManageConnection for Manager {
     type Error = RedisError;
 
     async fn connect(&self) -> Result<Pooled, RedisError> {
-        let connection = self.client.get_multiplexed_async_connection_with_config(&self.config).await?;
-        Ok(Pooled { connection, broken: false })
+        Ok(Pooled { open: self.connector.open(&self.address, To::Server).await?, broken: false })
     }
 
     async fn is_valid(&self, pooled: &mut Pooled) -> Result<(), RedisError> {
-        redis::cmd("PING").exec_async(&mut pooled.connection).await
+        redis::cmd("PING").exec_async(&mut pooled.open.connection).await
     }
 
     fn has_broken(&self, pooled: &mut Pooled) -> bool {
-        pooled.broken
+        pooled.broken || pooled.open.is_closed()
     }
 }
 
-/// A few connections, made when they are needed.
-pub(crate) struct RedisPool {
-    client: Client,
-    config: AsyncConnectionConfig,
+/// A few connections to one server, made when they are needed.
+pub(super) struct Pool {
+    connector: Arc<Connector>,
+    address: Address,
     deadline: Duration,
     /// Made by the first who needs it: a pool needs a runtime around it.
     pool: OnceLock<bb8::Pool<Manager>>,
 }
 
 /// One of them, for as long as it is held.
-pub(crate) struct Connection<'a>(bb8::PooledConnection<'a, Manager>);
+pub(crate) struct Connection<'a> {
+    pooled: bb8::PooledConnection<'a, Manager>,
+    deadline: Duration,
+}
 
-impl RedisPool {
-    pub(crate) const fn new(client: Client, config: AsyncConnectionConfig, deadline: Duration) -> Self {
-        Self { client, config, deadline, pool: OnceLock::new() }
+impl Pool {
+    pub(super) const fn new(connector: Arc<Connector>, address: Address, deadline: Duration) -> Self {
+        Self { connector, address, deadline, pool: OnceLock::new() }
     }
 
-    /// A connection of one's own. No PING at checkout: it would double the round trips, and a connection that turns out dead is
-    /// dropped by whoever finds out.
-    pub(crate) async fn connection(&self) -> Result<Connection<'_>, StoreError> {
+    /// A connection of one's own. No PING at checkout: it would double the round trips. One that has ended while it was idle is known to
+    /// have, and dropped; another is made.
+    pub(super) async fn connection(&self) -> Result<Connection<'_>, Failed> {
         let pool = self.pool.get_or_init(|| {
             bb8::Pool::builder()
                 .max_size(MOST_CONNECTIONS)
                 .min_idle(0)
                 .test_on_check_out(false)
                 .connection_timeout(self.deadline)
-                .build_unchecked(Manager { client: self.client.clone(), config: self.config.clone() })
+                .build_unchecked(Manager { connector: Arc::clone(&self.connector), address: self.address.clone() })
         });
-        pool.get().await.map(Connection).map_err(|error| match error {
-            bb8::RunError::User(error) => store_error(&error),
-            bb8::RunError::TimedOut => StoreError::not_run(ErrorKind::Timeout, "no connection was free in time"),
-        })
-    }
-
-    /// Runs one command.
-    pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        self.connection().await?.query(command).await
+        loop {
+            let pooled = pool.get().await.map_err(|error| match error {
+                bb8::RunError::User(error) => Failed::unsent(error),
+                bb8::RunError::TimedOut => Failed::timed_out(false),
+            })?;
+            if !pooled.open.is_closed() {
+                return Ok(Connection { pooled, deadline: self.deadline });
+            }
+        }
     }
 }
 
 impl Connection<'_> {
     /// Runs one command.
     pub(crate) async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, StoreError> {
-        let answer = command.query_async(&mut self.0.connection).await;
+        self.try_query(command).await.map_err(|failed| store_error(&failed))
+    }
+
+    pub(super) async fn try_query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failed> {
+        let answer = timeout(self.deadline, command.query_async(&mut self.pooled.open.connection)).await;
+        let answer = answer.map_or_else(|_| Err(Failed::timed_out(true)), |answer| answer.map_err(Failed::sent));
         self.looked_at(answer)
     }
 
-    /// Runs several commands in one round trip.
-    pub(crate) async fn pipeline<T: FromRedisValue>(&mut self, commands: &redis::Pipeline) -> Result<T, StoreError> {
-        let answer = commands.query_async(&mut self.0.connection).await;
-        self.looked_at(answer)
+    /// Runs several commands in one round trip, whatever the answers.
+    pub(super) async fn run_all(&mut self, commands: &redis::Pipeline) -> Result<(), StoreError> {
+        let answer = timeout(self.deadline, commands.exec_async(&mut self.pooled.open.connection)).await;
+        let answer = answer.map_or_else(|_| Err(Failed::timed_out(true)), |answer| answer.map_err(Failed::sent));
+        self.looked_at(answer).map_err(|failed| store_error(&failed))
     }
 
-    fn looked_at<T>(&mut self, answer: Result<T, RedisError>) -> Result<T, StoreError> {
-        answer.map_err(|error| {
-            self.0.broken = is_broken(&error);
-            store_error(&error)
-        })
+    fn looked_at<T>(&mut self, answer: Result<T, Failed>) -> Result<T, Failed> {
+        if answer.as_ref().is_err_and(|failed| is_broken(&failed.error)) {
+            self.pooled.broken = true;
+        }
+        answer
     }
 }

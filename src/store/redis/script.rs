@@ -43,7 +43,7 @@ impl Script {
     }
 
     /// The call for one that does not.
-    pub(super) fn whole(&self, questions: &[Question]) -> Cmd {
+    pub(super) fn whole(questions: &[Question]) -> Cmd {
         call("EVAL", TEXT, questions)
     }
 }
@@ -211,7 +211,7 @@ pub(super) fn answer(answer: &Value, ask: Ask<'_>) -> Result<Answer, StoreError>
 
 /// What stands behind a refusal, in the order of `lua/decide_commit.lua`.
 fn refused_with(numbers: &[[u8; 8]], decision: &Decision, cost: Units) -> Option<Refused> {
-    let [tokens, current, previous, open_until, used, window_wait, empty_at, leaves_at] = *numbers.as_array()?;
+    let [tokens, current, previous, open_until, used, window_wait, empty_at, leaves_at] = *<&[[u8; 8]; 8]>::try_from(numbers).ok()?;
     let decided_at = decision.decided_at;
     Some(Refused {
         cost,
