@@ -27,6 +27,10 @@ doc:
 unit:
 	$(CARGO) test --workspace --locked
 
+# All of the chaos, at length, with its figures: outages of a minute each. (`make test` runs a moment of each.)
+chaos: tools
+	WEIR_CHAOS_SECONDS=$${WEIR_CHAOS_SECONDS:-60} $(CARGO) test --locked --test chaos --test deployments -- --nocapture --test-threads=1
+
 bench:
 	$(CARGO) run --release --locked -p loadtest -- bench
 

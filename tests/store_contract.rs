@@ -662,7 +662,7 @@ mod only_redis {
             url: server.url(),
             prefix: "own".into(),
             deadline: std::time::Duration::from_secs(10),
-            ..Default::default()
+            ..weir::store::RedisOptions::default()
         })
         .expect("a good url");
         for n in 0..2_500 {

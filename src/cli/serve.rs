@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::Failure;
-use super::store::{self, Tended};
+use super::store::{StoreArgs, Tended};
 use crate::clock::{SystemClock, unix_micros};
 use crate::config::watch::{self, ReloadOutcome, Watcher};
 use crate::config::{self, Loaded};
@@ -57,7 +57,7 @@ pub(super) struct Args {
     #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    store: store::Args,
+    store: StoreArgs,
     /// A file with the secret that API keys are hashed with; without it they are hashed plainly.
     #[arg(long, env = "WEIR_KEY_HASH_SECRET_FILE", value_name = "FILE")]
     key_hash_secret_file: Option<PathBuf>,

@@ -23,8 +23,7 @@ const REQUIRED_WITHIN: Duration = Duration::from_secs(5);
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
-#[group(skip)]
-pub(super) struct Args {
+pub(super) struct StoreArgs {
     /// Keep state in this Redis; without it in this process's memory. redis:// or rediss://[user:password@]host[:port][/db],
     /// redis+unix:///path, redis+sentinel://host[:port],…/master[/db], redis+cluster://host[:port],… (rediss+… for TLS).
     #[arg(long, env = "WEIR_REDIS_URL", value_name = "URL", hide_env_values = true)]
@@ -71,7 +70,7 @@ pub(super) enum Tended {
     Redis(Arc<RedisStore>),
 }
 
-impl Args {
+impl StoreArgs {
     /// The store, not yet connected.
     pub(super) fn open(&self) -> Result<Tended, Failure> {
         let Some(url) = &self.redis_url else {
@@ -97,16 +96,18 @@ impl Args {
 
     /// Waits for a store that has to be there.
     pub(super) async fn require(&self, store: &Tended) -> Result<(), Failure> {
+        if !self.require_store {
+            return Ok(());
+        }
         let start = monotonic();
-        while self.require_store {
-            let Err(error) = store.as_store().ping().await else { break };
+        loop {
+            let Err(error) = store.as_store().ping().await else { return Ok(()) };
             if elapsed(start) > REQUIRED_WITHIN {
                 return Err(Failure::new(error)
                     .hint("without --require-store the process starts all the same, and serves as store.on_failure says"));
             }
             tokio::time::sleep(REQUIRED_WITHIN / 50).await;
         }
-        Ok(())
     }
 }
 

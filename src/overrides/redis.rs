@@ -200,8 +200,7 @@ impl OverrideStore for RedisOverrides {
         for (name, value) in own.to_fields() {
             call.arg(name).arg(value);
         }
-        type Answer = (String, u64, String);
-        let then = async |(done, version, until): Answer, connection: &mut Connection<'_>| match done.as_str() {
+        let then = async |(done, version, until): (String, u64, String), connection: &mut Connection<'_>| match done.as_str() {
             "written" => Ok(Written { version, until: until.parse().ok(), durable: durable(connection).await }),
             "early" => Err(WriteError::TooEarly),
             _ => Err(WriteError::Stale(version)),

@@ -5,9 +5,12 @@
 #![allow(unreachable_pub, reason = "some test binaries have this as a module of a module")]
 #![allow(clippy::large_enum_variant, reason = "a handful of them, in tests")]
 
+pub mod cluster;
 pub mod policy;
+pub mod proxy;
 pub mod random;
 pub mod redis;
+pub mod rig;
 pub mod server;
 pub mod twin;
 pub mod vectors;

@@ -6,14 +6,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates,
 };
+use tokio::time::timeout;
 
 use super::url::{Address, Place};
+
+/// The longest that connecting may take. Whoever asked for it may have given up by then: a server that is farther away than a deadline is
+/// reached all the same, by the next who asks.
+const CONNECTING: Duration = Duration::from_secs(1);
 
 /// Files with what is secret, or may change while running.
 #[derive(Debug, Clone, Default)]
@@ -63,8 +69,13 @@ impl Connector {
         Self { place, files }
     }
 
-    /// A new connection. No time limit of its own: whoever asks has one.
+    /// A new connection.
     pub(super) async fn open(&self, address: &Address, to: To) -> RedisResult<Open> {
+        let opened = timeout(CONNECTING, self.connect(address, to)).await;
+        opened.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
+    }
+
+    async fn connect(&self, address: &Address, to: To) -> RedisResult<Open> {
         let closed = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&closed);
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None).set_push_sender(

@@ -58,7 +58,7 @@ async fn master_of(sentinel: &Address, name: &str, connector: &Connector) -> Res
     let address = Address::of(&host, port, sentinel);
     let mut open = connector.open(&address, To::Server).await?;
     let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut open.connection).await?;
-    match role.first().map(|role| String::from_redis_value_ref(role)) {
+    match role.first().map(String::from_redis_value_ref) {
         Some(Ok(role)) if role == "master" => Ok(vec![Found { first: 0, last: u16::MAX, address }]),
         _ => Err(unknown("the server that a sentinel names is no master")),
     }

@@ -5,20 +5,15 @@
 //! and drops it; it can never reach the next caller.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::{Cmd, Value};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::connect::{Connector, Open, To};
 use super::error::{Failed, is_broken};
 use super::url::Address;
-
-/// The longest that connecting may take. It goes on when the one who asked for it has given up, so that a server which is farther away
-/// than a deadline is reached all the same, by the next who asks.
-const CONNECTING: Duration = Duration::from_secs(1);
 
 /// At most one connection, made when it is needed.
 #[derive(Default)]
@@ -65,11 +60,11 @@ impl Lane {
         if let Some(open) = self.current() {
             return Ok(open);
         }
+        // In the background: whoever asked may go away meanwhile, and the next has use for it.
         let (lane, connector, address) = (Arc::clone(self), Arc::clone(connector), address.clone());
         let connecting = tokio::spawn(async move {
             let _alone = alone;
-            let opened = timeout(CONNECTING, connector.open(&address, To::Server)).await;
-            let open = Arc::new(opened.unwrap_or_else(|_| Err(Failed::timed_out(false).error)).map_err(Failed::unsent)?);
+            let open = Arc::new(connector.open(&address, To::Server).await.map_err(Failed::unsent)?);
             lane.connection.store(Some(Arc::clone(&open)));
             Ok(open)
         });

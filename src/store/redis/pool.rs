@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use bb8_redis::bb8;
 use redis::{Cmd, FromRedisValue, RedisError};
 use tokio::time::timeout;
@@ -19,7 +20,11 @@ const MOST_CONNECTIONS: u32 = 4;
 struct Manager {
     connector: Arc<Connector>,
     address: Address,
+    refused: Refused,
 }
+
+/// Why there was no connection when one was last wanted: the pool itself tries again until time is up, and only says that it is.
+type Refused = Arc<ArcSwapOption<RedisError>>;
 
 /// A connection that knows when it is of no more use.
 struct Pooled {
@@ -32,7 +37,9 @@ impl bb8::ManageConnection for Manager {
     type Error = RedisError;
 
     async fn connect(&self) -> Result<Pooled, RedisError> {
-        Ok(Pooled { open: self.connector.open(&self.address, To::Server).await?, broken: false })
+        let opened = self.connector.open(&self.address, To::Server).await;
+        self.refused.store(opened.as_ref().err().map(|error| Arc::new(error.clone())));
+        Ok(Pooled { open: opened?, broken: false })
     }
 
     async fn is_valid(&self, pooled: &mut Pooled) -> Result<(), RedisError> {
@@ -49,8 +56,9 @@ pub(super) struct Pool {
     connector: Arc<Connector>,
     address: Address,
     deadline: Duration,
+    refused: Refused,
     /// Made by the first who needs it: a pool needs a runtime around it.
-    pool: OnceLock<bb8::Pool<Manager>>,
+    made: OnceLock<bb8::Pool<Manager>>,
 }
 
 /// One of them, for as long as it is held.
@@ -60,25 +68,32 @@ pub(crate) struct Connection<'a> {
 }
 
 impl Pool {
-    pub(super) const fn new(connector: Arc<Connector>, address: Address, deadline: Duration) -> Self {
-        Self { connector, address, deadline, pool: OnceLock::new() }
+    pub(super) fn new(connector: Arc<Connector>, address: Address, deadline: Duration) -> Self {
+        Self { connector, address, deadline, refused: Refused::default(), made: OnceLock::new() }
     }
 
     /// A connection of one's own. No PING at checkout: it would double the round trips. One that has ended while it was idle is known to
     /// have, and dropped; another is made.
     pub(super) async fn connection(&self) -> Result<Connection<'_>, Failed> {
-        let pool = self.pool.get_or_init(|| {
+        let pool = self.made.get_or_init(|| {
             bb8::Pool::builder()
                 .max_size(MOST_CONNECTIONS)
                 .min_idle(0)
                 .test_on_check_out(false)
                 .connection_timeout(self.deadline)
-                .build_unchecked(Manager { connector: Arc::clone(&self.connector), address: self.address.clone() })
+                .build_unchecked(Manager {
+                    connector: Arc::clone(&self.connector),
+                    address: self.address.clone(),
+                    refused: Arc::clone(&self.refused),
+                })
         });
         loop {
             let pooled = pool.get().await.map_err(|error| match error {
                 bb8::RunError::User(error) => Failed::unsent(error),
-                bb8::RunError::TimedOut => Failed::timed_out(false),
+                bb8::RunError::TimedOut => match self.refused.load_full() {
+                    Some(error) => Failed::unsent(RedisError::clone(&error)),
+                    None => Failed::timed_out(false),
+                },
             })?;
             if !pooled.open.is_closed() {
                 return Ok(Connection { pooled, deadline: self.deadline });

@@ -210,17 +210,17 @@ impl Servers {
 
     /// The server that has `slot`. Where nobody is known to, after a look.
     async fn node(self: &Arc<Self>, slot: u16, until: Instant) -> Result<Arc<Node>, StoreError> {
-        if self.stale.load(Ordering::Relaxed) {
-            if let Ok(alone) = Arc::clone(&self.looking).try_lock_owned() {
-                // In the background: whoever asked may go away meanwhile.
-                let servers = Arc::clone(self);
-                tokio::spawn(async move { servers.look(alone).await });
-            }
-            if let Some(node) = self.owner(slot) {
-                return Ok(node);
-            }
-            let _ = timeout_at(until, self.looking.lock()).await;
+        if self.stale.load(Ordering::Relaxed)
+            && let Ok(alone) = Arc::clone(&self.looking).try_lock_owned()
+        {
+            // In the background: whoever asked may go away meanwhile.
+            let servers = Arc::clone(self);
+            tokio::spawn(async move { servers.look(alone).await });
         }
+        if let Some(node) = self.owner(slot) {
+            return Ok(node);
+        }
+        let _ = timeout_at(until, self.looking.lock()).await;
         self.owner(slot).ok_or_else(|| StoreError::not_run(ErrorKind::Unavailable, "it is not known which server has the key"))
     }
 
