@@ -26,7 +26,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the service.
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Check a limit.yaml and say everything that is wrong with it.
     CheckConfig(check_config::Args),
     /// Replay a trace or an access log and say who would have been refused.
@@ -74,7 +74,7 @@ fn plain(text: &str, marks: &str) -> Result<String, String> {
 #[must_use]
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(*args),
         Command::CheckConfig(args) => check_config::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Config(args) => config::run(&args),
