@@ -105,7 +105,6 @@ async fn what_was_seen_is_handed_on_though_nobody_asks_again() {
     let start = weir::clock::monotonic();
     while load() < 50.0 {
         assert!(weir::clock::elapsed(start) < std::time::Duration::from_secs(10), "a load of {} of 50", load());
-        store.hand_on().await.expect("redis answers");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     let tokens: String = redis::cmd("HGET").arg("ratelimit:token:{u}").arg("tokens").query(&mut server.connect()).expect("HGET");

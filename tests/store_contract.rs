@@ -537,9 +537,16 @@ mod only_redis {
     async fn case_124_a_huge_window_does_not_stall_a_decision() {
         let (_server, store, mut connection) = start();
         let policy = policy("algorithm=sliding_window window_limit=100");
-        run::<()>(&mut connection, "CONFIG SET slowlog-log-slower-than 100000");
-        // What always takes long is our fault; what once does may be the machine's.
-        let mut slow = 1;
+        run::<()>(&mut connection, "CONFIG SET slowlog-log-slower-than 0");
+        // The longest that a command has taken since the last look, µs.
+        let slowest = |connection: &mut Connection| {
+            let log: Vec<Vec<redis::Value>> = run(connection, "SLOWLOG GET 100");
+            run::<()>(connection, "SLOWLOG RESET");
+            let micros = log.iter().filter_map(|entry| if let redis::Value::Int(micros) = entry[2] { Some(micros) } else { None });
+            micros.max().unwrap_or(0)
+        };
+        // Against planting as many: a machine that is busy is so for both, though not always alike.
+        let mut worst = Vec::new();
         for attempt in 0..5 {
             let (idle, live) = (format!("idle{attempt}"), format!("live{attempt}"));
             for (user, age) in [(&idle, 120), (&live, 10)] {
@@ -547,16 +554,17 @@ mod only_redis {
                     format!("for i = 1, 400000 do redis.call('ZADD', KEYS[1], {} + i, string.format('%010d:1', i)) end", T - age * US);
                 redis::cmd("EVAL").arg(script).arg(1).arg(format!("ratelimit:window:{{{user}}}")).exec(&mut connection).expect("planted");
             }
-            run::<()>(&mut connection, "SLOWLOG RESET");
+            let planted = slowest(&mut connection);
             assert!(ask(&store, &idle, &policy, T, 1).await.admitted);
             assert!(!ask(&store, &live, &policy, T, 1).await.admitted);
             assert!(!ask(&store, &live, &policy, T, 1).await.admitted);
-            slow = run::<u64>(&mut connection, "SLOWLOG LEN");
-            if slow == 0 {
+            let decided = slowest(&mut connection);
+            worst.push((decided, planted));
+            if decided < planted / 8 {
                 break;
             }
         }
-        assert_eq!(slow, 0, "decisions took 100 ms, each time");
+        assert!(worst.last().is_some_and(|(decided, planted)| *decided < planted / 8), "decisions, and planting, µs: {worst:?}");
         every_state_key_expires(&mut connection);
     }
 

@@ -24,7 +24,7 @@ use crate::http::{Api, Families, Settings};
 use crate::identity::KeyHasher;
 use crate::limit::US;
 use crate::limiter::Limiter;
-use crate::overrides::{Cache, EmbeddedOverrides, FRESH, RedisOverrides};
+use crate::overrides::{Cache, EmbeddedOverrides, FRESH, News, RedisOverrides, Target};
 use crate::server::{self, Listeners, Options};
 use crate::telemetry::{LogFormat, Metrics, init_logs};
 use crate::top::{MemoryRanking, Ranking, RedisRanking, Top};
@@ -227,8 +227,16 @@ fn open_overrides(args: &Args, tended: &Tended) -> Result<(Arc<Cache>, Option<He
         Tended::Redis(store) => {
             let overrides = Arc::new(RedisOverrides::beside(store));
             let cache = Arc::new(Cache::new(overrides.clone(), FRESH));
-            let heeding = cache.clone();
-            let heard = async move { overrides.listen(Arc::new(move |news| heeding.heed(&news))).await };
+            let (heeding, store) = (cache.clone(), store.clone());
+            let heed = move |news: News| {
+                if let News::Changed(key) = &news
+                    && let Some(target) = Target::from_key(key)
+                {
+                    store.forget_refusals(&target.key());
+                }
+                heeding.heed(&news);
+            };
+            let heard = async move { overrides.listen(Arc::new(heed)).await };
             Ok((cache, Some(Box::pin(heard))))
         }
         Tended::Memory(_) => {

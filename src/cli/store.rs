@@ -86,7 +86,7 @@ impl StoreArgs {
         let options = RedisOptions { url: url.clone(), prefix: self.redis_prefix.clone(), deadline, files };
         let store =
             RedisStore::new(options).map_err(|error| Failure::new(error).hint("docs/operations.md names the forms of --redis-url"))?;
-        Ok(Tended::Redis(Arc::new(store)))
+        Ok(Tended::Redis(Arc::new(store.with_refusals_from_memory())))
     }
 
     /// What holds before the store has been asked.

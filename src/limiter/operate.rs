@@ -148,7 +148,8 @@ impl Limiter {
     /// When the store cannot say.
     pub async fn reset(&self, target: &Target) -> Result<(), OperateError> {
         let described = self.describe(target).await?;
-        Ok(self.store.reset(&target.key(), &described.policy).await?)
+        self.store.reset(&target.key(), &described.policy).await?;
+        Ok(self.overrides()?.store().announce(target).await?)
     }
 
     /// The last changes of `target`.

@@ -251,6 +251,15 @@ pub trait OverrideStore: Send + Sync {
     /// When the store cannot say.
     async fn audit(&self, target: &Target, limit: usize) -> Result<Vec<Record>, StoreError>;
 
+    /// Tells all processes that what they remember of `target` is no longer so, though nothing that is set for it has changed. A store of
+    /// one process tells nobody.
+    ///
+    /// # Errors
+    /// When they cannot be told.
+    async fn announce(&self, _target: &Target) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The time on the store's clock, µs: what `until` is compared with.
     fn now(&self) -> Micros;
 }

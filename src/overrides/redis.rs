@@ -231,6 +231,11 @@ impl OverrideStore for RedisOverrides {
         Ok(page)
     }
 
+    async fn announce(&self, target: &Target) -> Result<(), StoreError> {
+        let channel = self.channel();
+        self.servers.query::<i64>(&channel, redis::cmd("PUBLISH").arg(&channel).arg(self.config_key(target))).await.map(drop)
+    }
+
     async fn audit(&self, target: &Target, limit: usize) -> Result<Vec<Record>, StoreError> {
         let mut range = redis::cmd("XREVRANGE");
         range.arg(self.audit_key(target)).arg("+").arg("-").arg("COUNT").arg(limit);

@@ -5,6 +5,7 @@
 //! and `servers` are about where Redis is; `lane` is the connection of a worker thread, which carries many decisions at once; everything
 //! else uses a small `pool`. Nothing is ever sent twice unless a server says that it did not run.
 
+mod calls;
 mod connect;
 mod discover;
 mod error;
@@ -27,12 +28,12 @@ use redis::Value;
 use super::{Ask, ErrorKind, Guarded, GuardingStore, Key, Store, StoreError};
 use crate::clock::unix_micros;
 use crate::limit::{Decision, Micros, Policy, never_fits, without_state};
+use calls::Calls;
 use connect::Connector;
 pub use connect::RedisFiles;
-use error::{Failed, store_error};
 pub(crate) use pool::Connection as RedisConnection;
 use refusals::Refusals;
-use script::{Question, Script};
+use script::Question;
 pub(crate) use servers::Servers as RedisServers;
 
 /// How to reach Redis.
@@ -64,8 +65,8 @@ impl Default for RedisOptions {
 pub struct RedisStore {
     servers: Arc<RedisServers>,
     prefix: Box<str>,
-    script: Script,
-    refusals: Option<Refusals>,
+    calls: Arc<Calls>,
+    refusals: Option<Arc<Refusals>>,
     corrupt_states: AtomicU64,
     /// The name of this process among those that share the Redis.
     process: String,
@@ -80,10 +81,11 @@ impl RedisStore {
         let RedisOptions { url, prefix, deadline, files } = options;
         let place = url::parse(&url).map_err(|problem| StoreError::not_run(ErrorKind::Denied, format!("bad url: {problem}")))?;
         let kind = place.kind.clone();
+        let servers = RedisServers::new(kind, Connector::new(place, files), deadline);
         Ok(Self {
-            servers: RedisServers::new(kind, Connector::new(place, files), deadline),
+            calls: Calls::new(Arc::clone(&servers)),
+            servers,
             prefix: prefix.into(),
-            script: Script::new(),
             refusals: None,
             corrupt_states: AtomicU64::new(0),
             process: uuid::Uuid::new_v4().to_string(),
@@ -91,29 +93,24 @@ impl RedisStore {
     }
 
     /// Answers further requests of a subject that was refused from this process's memory, for up to a second. (See
-    /// [`Mirror`](crate::limit::Mirror) for what that changes when several processes share the server.) Needs [`Self::hand_on`].
+    /// [`Mirror`](crate::limit::Mirror) for what that changes when several processes share the server.)
     #[must_use]
     pub fn with_refusals_from_memory(mut self) -> Self {
-        self.refusals = Some(Refusals::new());
+        self.refusals = Some(Refusals::new(Arc::clone(&self.calls), &self.prefix));
         self
+    }
+
+    /// Forgets what was refused to `key`: its state was reset.
+    pub fn forget_refusals(&self, key: &Key) {
+        if let Some(refusals) = &self.refusals {
+            refusals.forget(key, Micros::MAX);
+        }
     }
 
     /// How many requests were refused from memory.
     #[must_use]
     pub fn refused_from_memory(&self) -> u64 {
-        self.refusals.as_ref().map_or(0, Refusals::answered)
-    }
-
-    /// Hands on what was seen of refused subjects that nobody asks for any more. To be called a few times a second.
-    ///
-    /// # Errors
-    /// When the server cannot take it: it is lost then, which is load of the last second.
-    pub async fn hand_on(&self) -> Result<(), StoreError> {
-        let Some(refusals) = &self.refusals else { return Ok(()) };
-        for (key, policy, handed_on) in refusals.take_old() {
-            self.run(&key, Question::hand_on(&self.prefix, &key, &policy, &handed_on)).await?;
-        }
-        Ok(())
+        self.refusals.as_ref().map_or(0, |refusals| refusals.answered())
     }
 
     /// The Redis keys of a subject's state under `policy`: its hash, and the policy's own window if it has one.
@@ -163,14 +160,6 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Asks one question.
-    async fn run(&self, key: &Key, question: Question) -> Result<Value, StoreError> {
-        let questions = [question];
-        let call = |whole| if whole { Script::whole(&questions) } else { self.script.by_hash(&questions) };
-        let answer = self.servers.ask(key.as_str(), &call).await?;
-        script::answers(answer, 1)?.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| store_error(&Failed::sent(error)))
-    }
-
     /// The question of a request, with what a mirror of its subject has seen.
     fn question(&self, ask: Ask<'_>, looked_at: &[&Key]) -> Question {
         let handed_on =
@@ -206,7 +195,7 @@ impl Store for RedisStore {
         if let Some(decision) = self.refusals.as_ref().and_then(|refusals| refusals.decide(ask)) {
             return Ok(decision);
         }
-        self.decision(&self.run(ask.key, self.question(ask, &[])).await?, ask)
+        self.decision(&self.calls.ask(ask.key.as_str(), self.question(ask, &[])).await?, ask)
     }
 
     async fn reset(&self, key: &Key, policy: &Policy) -> Result<(), StoreError> {
@@ -214,9 +203,7 @@ impl Store for RedisStore {
         unlink.arg(self.state_keys(key, policy));
         let done = self.servers.query::<i64>(key.as_str(), &unlink).await.map(drop);
         // Also one that was refused while the command was under way.
-        if let Some(refusals) = &self.refusals {
-            refusals.forget(key, Micros::MAX);
-        }
+        self.forget_refusals(key);
         done
     }
 
@@ -242,7 +229,7 @@ impl GuardingStore for RedisStore {
         // A policy that keeps no state has nothing to ask the script, but what is set may be another one: a peek finds out.
         let stateless = without_state(ask.policy, ask.at.unwrap_or_else(unix_micros));
         let ask = if stateless.is_some() { Ask { cost: 0, ..ask } } else { ask };
-        match self.run(ask.key, self.question(ask, looked_at)).await? {
+        match self.calls.ask(ask.key.as_str(), self.question(ask, looked_at)).await? {
             found @ Value::Array(_) => script::found(&found, looked_at.len()).map(Guarded::Overridden),
             answer => self.decision(&answer, ask).map(|decision| Guarded::Decided(stateless.unwrap_or(decision))),
         }

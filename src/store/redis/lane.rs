@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisError, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
@@ -39,7 +39,7 @@ impl Lane {
         let mut connection = open.connection.clone();
         let answer = timeout_at(until, async {
             if !asking {
-                return connection.send_packed_command(command).await.and_then(Value::extract_error);
+                return connection.send_packed_command(command).await.and_then(own_error);
             }
             let mut both = redis::pipe();
             both.cmd("ASKING").ignore().add_command(command.clone());
@@ -78,5 +78,13 @@ impl Lane {
     /// Drops the connection, unless another has taken its place.
     fn forget(&self, broken: &Arc<Open>) {
         self.connection.compare_and_swap(broken, None);
+    }
+}
+
+/// An answer that is an error as one. (One inside of an answer is its part's own.)
+fn own_error(answer: Value) -> Result<Value, RedisError> {
+    match answer {
+        Value::ServerError(error) => Err(error.into()),
+        answer => Ok(answer),
     }
 }

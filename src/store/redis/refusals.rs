@@ -4,17 +4,21 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::{Ask, Key};
+use super::calls::Calls;
+use super::script::Question;
 use crate::clock::{elapsed, monotonic};
 use crate::limit::{Decision, HandedOn, KEPT, Micros, Mirror, Policy, Refused};
 
 const SHARDS: usize = 16;
 /// The most mirrors of a shard: a subject beyond that is asked of the server each time.
 const MOST_PER_SHARD: usize = 1_024;
+/// How often old mirrors are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A mirror that is as old as this hands on what it saw, well within the second in which it must.
 const OLD: Duration = Duration::from_millis(700);
 
@@ -41,16 +45,23 @@ pub(super) struct Refusals {
     /// How many there are, so that a process without any looks nowhere.
     kept: AtomicUsize,
     answered: AtomicU64,
+    /// Somebody sees to it that what was seen is handed on.
+    tended: AtomicBool,
+    calls: Arc<Calls>,
+    prefix: Box<str>,
 }
 
 impl Refusals {
-    pub(super) fn new() -> Self {
-        Self {
+    pub(super) fn new(calls: Arc<Calls>, prefix: &str) -> Arc<Self> {
+        Arc::new(Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             hasher: RandomState::new(),
             kept: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
-        }
+            tended: AtomicBool::new(false),
+            calls,
+            prefix: prefix.into(),
+        })
     }
 
     /// How many requests were answered here.
@@ -89,7 +100,7 @@ impl Refusals {
     }
 
     /// Remembers a refusal, unless a later one is remembered.
-    pub(super) fn keep(&self, ask: Ask<'_>, refused: Refused) {
+    pub(super) fn keep(self: &Arc<Self>, ask: Ask<'_>, refused: Refused) {
         let mut shard = self.shard(ask.key);
         let known = shard.get(ask.key);
         if known.is_none() && shard.len() >= MOST_PER_SHARD || known.is_some_and(|kept| kept.mirror.made_at() > refused.decided_at) {
@@ -98,6 +109,10 @@ impl Refusals {
         let kept = Kept { mirror: Mirror::new(refused), policy: ask.policy.clone(), since: monotonic() };
         if shard.insert(ask.key.clone(), kept).is_none() {
             self.kept.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(shard);
+        if !self.tended.swap(true, Ordering::SeqCst) {
+            tokio::spawn(Tending(Arc::clone(self)).tend());
         }
     }
 
@@ -113,7 +128,7 @@ impl Refusals {
     }
 
     /// Takes the mirrors that are old, and what of them must be handed on.
-    pub(super) fn take_old(&self) -> Vec<(Key, Policy, HandedOn)> {
+    fn take_old(&self) -> Vec<(Key, Policy, HandedOn)> {
         let mut old = Vec::new();
         if self.kept.load(Ordering::Relaxed) == 0 {
             return old;
@@ -141,6 +156,37 @@ impl Refusals {
     #[expect(clippy::cast_possible_truncation, reason = "the remainder is below the number of shards")]
     fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Kept>> {
         lock(&self.shards[(self.hasher.hash_one(key) % SHARDS as u64) as usize])
+    }
+}
+
+/// Hands on what old mirrors saw, for as long as there are any.
+struct Tending(Arc<Refusals>);
+
+impl Tending {
+    async fn tend(self) {
+        let Refusals { kept, tended, prefix, calls, .. } = &*self.0;
+        loop {
+            while kept.load(Ordering::SeqCst) > 0 {
+                tokio::time::sleep(LOOK_EVERY).await;
+                let old = self.0.take_old();
+                let handed_on =
+                    old.iter().map(|(key, policy, handed_on)| calls.ask(key.as_str(), Question::hand_on(prefix, key, policy, handed_on)));
+                // What the server cannot take is lost: load of the last second.
+                futures_util::future::join_all(handed_on).await;
+            }
+            tended.store(false, Ordering::SeqCst);
+            // One may have come in between, whose keeper thought that it is tended.
+            if kept.load(Ordering::SeqCst) == 0 || tended.swap(true, Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Tending {
+    /// The runtime that it lived in has ended, or there is nothing to tend. (Should another tend by now, there are two for a while.)
+    fn drop(&mut self) {
+        self.0.tended.store(false, Ordering::SeqCst);
     }
 }
 

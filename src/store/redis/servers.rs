@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::thread::{self, ThreadId};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -77,14 +77,13 @@ impl Node {
         })
     }
 
-    /// The connection of this thread.
-    fn lane(&self) -> Arc<Lane> {
-        let id = thread::current().id();
-        if let Some(lane) = self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+    /// The connection of a thread.
+    fn lane(&self, thread: ThreadId) -> Arc<Lane> {
+        if let Some(lane) = self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(&thread) {
             return Arc::clone(lane);
         }
         let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(lanes.entry(id).or_default())
+        Arc::clone(lanes.entry(thread).or_default())
     }
 }
 
@@ -107,11 +106,10 @@ impl Servers {
         }
     }
 
-    /// Decides on the server that has `key`, on this thread's connection.
-    pub(super) async fn ask(self: &Arc<Self>, key: &str, make: Make<'_>) -> Result<Value, StoreError> {
-        let until = self.until();
+    /// Decides on the server that has `key`, on the connection of `thread`, until then.
+    pub(super) async fn ask(self: &Arc<Self>, key: &str, make: Make<'_>, thread: ThreadId, until: Instant) -> Result<Value, StoreError> {
         let send = async |node: Arc<Node>, command: &Cmd, asking| {
-            let answer = node.lane().send(&node.connector, &node.address, command, asking, until).await;
+            let answer = node.lane(thread).send(&node.connector, &node.address, command, asking, until).await;
             (node, answer)
         };
         let (mut command, mut there, mut slot) = (make(false), None, None);
@@ -194,7 +192,13 @@ impl Servers {
         })
     }
 
-    fn until(&self) -> Instant {
+    /// Whether the keys of a call must be of one slot.
+    pub(super) const fn are_several(&self) -> bool {
+        matches!(self.kind, Kind::Cluster { .. })
+    }
+
+    /// When the deadline of a command is over that is sent now.
+    pub(super) fn until(&self) -> Instant {
         Instant::from_std(monotonic() + self.deadline)
     }
 
