@@ -131,7 +131,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             listeners.push(listener);
         }
         let shutdown = stop_signal()?;
-        actix_web::rt::spawn(tended.clone().tend(limiter, metrics));
+        let tending = actix_web::rt::spawn(tended.clone().tend(limiter, metrics));
         if let Some(path) = args.admin_tokens_file {
             actix_web::rt::spawn(reread_tokens(path, for_rereading));
         }
@@ -142,6 +142,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             actix_web::rt::spawn(reload_on_hangup(watcher));
         }
         server::run(listeners, api, options, shutdown).await.map_err(|error| Failure::new(format!("the server failed: {error}")))?;
+        // Else it might say once more that this process is alive.
+        tending.abort();
         tended.leave().await;
         info!("stopped");
         Ok(())
