@@ -146,15 +146,24 @@ impl Limiter {
     pub async fn check(&self, request: Request) -> Result<Answer, StoreError> {
         let snapshot = self.snapshot.load_full();
         let place = snapshot.place(request.path.as_deref(), request.method.as_deref());
+        let checked = self.check_at(&snapshot, &place, request).await;
+        // What was answered without the store counts itself; what was not answered is counted here.
+        if let (Err(_), Some(metrics)) = (&checked, &self.metrics) {
+            metrics.degraded(place.on_failure);
+        }
+        checked
+    }
+
+    async fn check_at(&self, snapshot: &Snapshot, place: &Place<'_>, request: Request) -> Result<Answer, StoreError> {
         let cost = request.cost.unwrap_or_else(|| place.route.map_or(1, |route| route.cost));
         if matches!(request.subject, Subject::Address(_))
             && let Some(policy) = &place.policies.shared
-            && let Some(answer) = self.check_shared(&place, policy, cost).await?
+            && let Some(answer) = self.check_shared(place, policy, cost).await?
         {
             return Ok(answer);
         }
         let key = Key::new(&request.subject, place.scope());
-        self.check_own(&snapshot, &place, request.subject, &key, cost).await
+        self.check_own(snapshot, place, request.subject, &key, cost).await
     }
 
     /// Decides many requests; the answers come in the order of the requests. Each is decided on its own: one that fails is
