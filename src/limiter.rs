@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream};
 use crate::clock::{Clock, SystemClock, elapsed, monotonic};
 use crate::config::{Config, OnFailure};
 use crate::identity::Subject;
-use crate::limit::{Decision, Policy, Reason, Units};
+use crate::limit::{Decision, Policy, Reason, Units, without_state};
 use crate::overrides::Cache;
 use crate::store::{Ask, Key, Resilient, Store, StoreError};
 use crate::telemetry::Metrics;
@@ -204,7 +204,9 @@ impl Limiter {
         }
         let (decision, degraded) = match decided {
             Ok(decision) => {
-                self.fallback.store_decided(ask.key, || self.store.failing() > 0);
+                if without_state(policy, decision.decided_at).is_none() {
+                    self.fallback.store_decided(ask.key, || self.store.failing() > 0);
+                }
                 (decision, None)
             }
             Err(error) => {
