@@ -23,7 +23,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Value;
 
-use super::{Ask, ErrorKind, Guarded, GuardingStore, Key, Store, StoreError};
+use super::{Ask, Guarded, GuardingStore, Key, Store, StoreError};
 use crate::clock::unix_micros;
 use crate::limit::{Decision, Policy, without_state};
 use connect::Connector;
@@ -31,6 +31,7 @@ pub use connect::RedisFiles;
 pub(crate) use pool::Connection as RedisConnection;
 use script::Script;
 pub(crate) use servers::Servers as RedisServers;
+pub use url::UrlError;
 
 /// How to reach Redis.
 #[derive(Clone)]
@@ -73,9 +74,9 @@ impl RedisStore {
     ///
     /// # Errors
     /// When the URL is none.
-    pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
+    pub fn new(options: RedisOptions) -> Result<Self, UrlError> {
         let RedisOptions { url, prefix, deadline, files } = options;
-        let place = url::parse(&url).map_err(|problem| StoreError::not_run(ErrorKind::Denied, format!("bad url: {problem}")))?;
+        let place = url::parse(&url)?;
         let kind = place.kind.clone();
         Ok(Self {
             servers: RedisServers::new(kind, Connector::new(place, files), deadline),
