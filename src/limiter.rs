@@ -15,7 +15,7 @@ use futures_util::{StreamExt, stream};
 use crate::clock::{Clock, SystemClock, elapsed, monotonic};
 use crate::config::{Config, OnFailure};
 use crate::identity::Subject;
-use crate::limit::{Decision, Policy, Reason, Units};
+use crate::limit::{Decision, Policy, Reason, Units, without_state};
 use crate::overrides::Cache;
 use crate::store::{Ask, Key, Resilient, Store, StoreError};
 use crate::telemetry::Metrics;
@@ -157,12 +157,17 @@ impl Limiter {
         let snapshot = self.snapshot.load_full();
         let place = snapshot.place(request.path.as_deref(), request.method.as_deref());
         let cost = request.cost.unwrap_or_else(|| place.route.map_or(1, |route| route.cost));
-        let answer = self.check_at(&snapshot, &place, request.subject, cost).await?;
-        // (A peek is no request.)
-        if let Some(top) = self.top.as_ref().filter(|_| cost > 0) {
-            top.count(if answer.decision.admitted { Kind::Admitted } else { Kind::Refused }, &answer.subject);
+        let checked = self.check_at(&snapshot, &place, request.subject, cost).await;
+        match (&checked, &self.metrics, &self.top) {
+            // What was answered without the store counts itself; what was not answered is counted here.
+            (Err(_), Some(metrics), _) => metrics.degraded(place.on_failure),
+            // (A peek is no request.)
+            (Ok(answer), _, Some(top)) if cost > 0 => {
+                top.count(if answer.decision.admitted { Kind::Admitted } else { Kind::Refused }, &answer.subject);
+            }
+            _ => {}
         }
-        Ok(answer)
+        checked
     }
 
     async fn check_at(&self, snapshot: &Snapshot, place: &Place<'_>, subject: Subject, cost: Units) -> Result<Answer, StoreError> {
@@ -214,7 +219,9 @@ impl Limiter {
         }
         let (decision, degraded) = match decided {
             Ok(decision) => {
-                self.fallback.store_decided(ask.key, || self.store.failing() > 0);
+                if without_state(policy, decision.decided_at).is_none() {
+                    self.fallback.store_decided(ask.key, || self.store.failing() > 0);
+                }
                 (decision, None)
             }
             Err(error) => {

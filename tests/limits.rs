@@ -230,6 +230,26 @@ async fn while_the_store_is_away_local_decides_and_forgets_when_it_is_back() {
     assert_eq!(remaining(&back), 4, "the store knows nothing of the outage");
 }
 
+/// Who is let through or blocked without a look at the store says nothing about the store.
+#[tokio::test]
+async fn whoever_needs_no_store_neither_ends_an_outage_nor_suffers_from_it() {
+    let rig = rig("
+defaults: {bucket_capacity: 5, tokens_per_second: 0.001}
+routes:
+  - {name: free, match: {path: /free}, limits: {mode: bypass}}
+  - {name: shut, match: {path: /shut}, limits: {mode: block}, on_store_failure: deny}
+");
+    rig.store.away.store(true, Ordering::Relaxed);
+    let mut admitted = 0;
+    for _ in 0..100 {
+        admitted += u32::from(rig.user("u", "/").await.decision.admitted);
+        assert!(rig.user("u", "/free").await.degraded.is_none());
+        assert_eq!(rig.user("u", "/shut").await.decision.reason, Some(Reason::Blocked));
+    }
+    assert_eq!(admitted, 5, "what was counted in the outage stays");
+    assert!(rig.store.asked.load(Ordering::Relaxed) < 20, "the store is left alone");
+}
+
 #[tokio::test]
 async fn a_store_that_fails_is_left_alone() {
     let (rig, _) = degraded("allow", 1_000).await;

@@ -129,7 +129,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         args.store.require(&tended).await?;
         let listeners = Listeners { open: listen("--bind", open)?, admin: listen("--admin-bind", admin_only)? };
         let shutdown = stop_signal()?;
-        actix_web::rt::spawn(tended.clone().tend(limiter, metrics));
+        let tending = actix_web::rt::spawn(tended.clone().tend(limiter, metrics));
         actix_web::rt::spawn(hand_on(top));
         if let Some(path) = args.admin_tokens_file {
             actix_web::rt::spawn(admin::reread_tokens(path, for_rereading));
@@ -141,6 +141,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             actix_web::rt::spawn(reload_on_hangup(watcher));
         }
         server::run(listeners, api, options, shutdown).await.map_err(|error| Failure::new(format!("the server failed: {error}")))?;
+        // Else it might say once more that this process is alive.
+        tending.abort();
         tended.leave().await;
         info!("stopped");
         Ok(())

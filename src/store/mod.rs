@@ -14,7 +14,7 @@ mod resilient;
 use async_trait::async_trait;
 
 pub(crate) use self::redis::{RedisConnection, RedisServers};
-pub use self::redis::{RedisFiles, RedisOptions, RedisStore};
+pub use self::redis::{RedisFiles, RedisOptions, RedisStore, UrlError};
 pub use error::{ErrorKind, StoreError};
 pub(crate) use guard::Guard;
 pub use key::Key;

@@ -25,7 +25,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Value;
 
-use super::{Ask, ErrorKind, Guarded, GuardingStore, Key, Store, StoreError};
+use super::{Ask, Guarded, GuardingStore, Key, Store, StoreError};
 use crate::clock::unix_micros;
 use crate::limit::{Decision, Micros, Policy, never_fits, without_state};
 use calls::Calls;
@@ -35,6 +35,7 @@ pub(crate) use pool::Connection as RedisConnection;
 use refusals::Refusals;
 use script::Question;
 pub(crate) use servers::Servers as RedisServers;
+pub use url::UrlError;
 
 /// How to reach Redis.
 #[derive(Clone)]
@@ -77,9 +78,9 @@ impl RedisStore {
     ///
     /// # Errors
     /// When the URL is none.
-    pub fn new(options: RedisOptions) -> Result<Self, StoreError> {
+    pub fn new(options: RedisOptions) -> Result<Self, UrlError> {
         let RedisOptions { url, prefix, deadline, files } = options;
-        let place = url::parse(&url).map_err(|problem| StoreError::not_run(ErrorKind::Denied, format!("bad url: {problem}")))?;
+        let place = url::parse(&url)?;
         let kind = place.kind.clone();
         let servers = RedisServers::new(kind, Connector::new(place, files), deadline);
         Ok(Self {

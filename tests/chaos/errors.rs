@@ -43,7 +43,7 @@ async fn a_server_out_of_memory_charges_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_busy_with_a_script_is_left_and_found_again() {
     let server = RedisServer::start();
-    server.run::<()>("CONFIG SET busy-reply-threshold 20");
+    server.run::<()>("CONFIG SET lua-time-limit 20");
     let store = store(&server.url(), DEADLINE, RedisFiles::default());
     take(&store, "u", &policy(100)).await.expect("an answer");
     let mut busy = server.connect();

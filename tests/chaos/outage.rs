@@ -120,12 +120,15 @@ fn p99<'a>(answers: impl Iterator<Item = &'a Answered>) -> Duration {
 /// One outage: `begin` and `end` make it.
 async fn outage(name: &str, on_failure: &str, url: &str, begin: impl FnOnce(), end: impl FnOnce()) {
     let service = Arc::new(Service::start(&format!("store: {{on_failure: {on_failure}}}\n"), &["--redis-url", url, "--require-store"]));
-    crowd(&service, Duration::from_secs(1)).await;
+    // Connections, code and caches are warm; and this is what this machine can do now.
+    let before = crowd(&service, Duration::from_secs(1)).await;
+    let before = p99(before.iter().filter(|answer| answer.asked >= Duration::from_millis(300)));
     let memory = service.metric("process_resident_memory_bytes").await;
     begin();
     let span = lasting(Duration::from_secs(3));
     let answers = crowd(&service, span).await;
     let grown = (service.metric("process_resident_memory_bytes").await - memory) / 1_048_576.0;
+    let counted = service.metric(&format!("weir_degraded_decisions_total{{policy=\"{on_failure}\"}}")).await;
     let failing = service.metric("weir_store_failing_parts").await;
     end();
     let back = eventually("it is as before", Duration::from_secs(2), async || {
@@ -135,9 +138,13 @@ async fn outage(name: &str, on_failure: &str, url: &str, begin: impl FnOnce(), e
     let first_second = p99(answers.iter().filter(|answer| answer.asked < Duration::from_secs(1)));
     let after = p99(answers.iter().filter(|answer| answer.asked >= Duration::from_secs(1)));
     println!(
-        "{name}, {on_failure}, {} requests in {span:?}: p99 {first_second:?} in the first second, {after:?} after it; {grown:.1} MiB more; normal {back:?} after its return",
+        "{name}, {on_failure}, {} requests in {span:?}: p99 {first_second:?} in the first second, {after:?} after it ({before:?} before the outage); {grown:.1} MiB more; normal {back:?} after its return",
         answers.len()
     );
+    let degraded = answers.iter().filter(|answer| answer.degraded || answer.status == 503).count();
+    #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+    let degraded = degraded as f64;
+    assert_eq!(counted, degraded, "each is counted");
     let fine = |answer: &Answered| match on_failure {
         // The first few were on their way when it began.
         "deny" => matches!(answer.status, 200 | 429 | 503),
@@ -150,9 +157,10 @@ async fn outage(name: &str, on_failure: &str, url: &str, begin: impl FnOnce(), e
         assert!(later.clone().all(|answer| answer.degraded), "each answer says so");
     }
     assert!(later.count() > 0 && failing > 0.0);
-    // Ten times slack: this machine may be busy with other things.
+    // Ten times slack, and beyond it only that hardly anybody waits for the deadline: this machine may be busy with other things.
     assert!(first_second < (DEADLINE + Duration::from_millis(50)) * 10, "{first_second:?}");
-    assert!(after < Duration::from_millis(100), "{after:?}");
+    let waited = answers.iter().filter(|answer| answer.asked >= Duration::from_secs(1) && answer.took >= DEADLINE).count();
+    assert!(waited < answers.len() / 10, "{waited} of {} waited for the deadline", answers.len());
     assert!(grown < 20.0 * 2.0, "{grown} MiB more");
 }
 

@@ -93,6 +93,89 @@ async fn case_70_every_vector_is_right_on_a_cluster() {
     assert!(cluster.masters().iter().all(|master| master.run::<u64>("DBSIZE") > 0));
 }
 
+/// A slot moves to another master while its users ask: ASK, TRYAGAIN and MOVED on the way, and each request counted once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_is_followed_and_each_request_counted_once() {
+    let cluster = Cluster::start();
+    let store = patient(&cluster.url());
+    let limit = policy(5_000);
+    assert_eq!(take(&store, "u", &limit).await.expect("an answer"), 4_999);
+    let names = store.state_keys(&key("u"), &limit);
+    let from = (0..3).find(|index| cluster.nodes[*index].try_run::<u64>(&format!("EXISTS {}", names[0])).is_ok_and(|there| there == 1));
+    let from = from.expect("one of them has it");
+    let to = (from + 1) % 3;
+    let slot: u16 = cluster.nodes[0].run(&format!("CLUSTER KEYSLOT {}", names[0]));
+    let ids: Vec<String> = cluster.nodes.iter().map(|node| node.run("CLUSTER MYID")).collect();
+    cluster.nodes[to].run::<()>(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", ids[from]));
+    cluster.nodes[from].run::<()>(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", ids[to]));
+    assert_eq!(take(&store, "u", &limit).await.expect("still all there"), 4_998);
+    // One of its keys is here and one there: nobody can decide, until the other has followed.
+    let migrate = |name: &str| format!("MIGRATE 127.0.0.1 {} {name} 0 5000", cluster.nodes[to].port());
+    cluster.nodes[from].run::<redis::Value>(&migrate(&names[0]));
+    let waiting = async { take(&store, "u", &limit).await.expect("after a while") };
+    let moving = async {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        cluster.nodes[from].run::<redis::Value>(&migrate(&names[1]));
+    };
+    assert_eq!(tokio::join!(waiting, moving).0, 4_997);
+    assert_eq!(take(&store, "u", &limit).await.expect("asking there"), 4_996);
+    for node in [to, from] {
+        cluster.nodes[node].run::<()>(&format!("CLUSTER SETSLOT {slot} NODE {}", ids[to]));
+    }
+    for left in (4_900..4_996).rev() {
+        assert_eq!(take(&store, "u", &limit).await.expect("an answer"), left);
+    }
+    store.reset(&key("u"), &limit).await.expect("also from the pool");
+}
+
+/// One of three masters falls silent: its users are decided locally, and hold their limit; the others notice nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_away_concerns_its_own_users_only_and_a_lost_reply_is_charged_once() {
+    let cluster = Cluster::start();
+    for replica in &cluster.nodes[3..] {
+        replica.run::<()>("CONFIG SET cluster-replica-no-failover yes");
+    }
+    let yaml = "defaults: {algorithm: token_bucket, bucket_capacity: 10, tokens_per_second: 0.001}";
+    let instance = Instance::on(store(&cluster.url(), Duration::from_millis(300), RedisFiles::default()), yaml);
+    eventually("it is found", Duration::from_secs(2), async || instance.ask("first").await.is_ok_and(|answer| answer.degraded.is_none()))
+        .await;
+    let silent = (0..3).find(|index| cluster.nodes[*index].try_run::<u64>("EXISTS ratelimit:token:{first}").is_ok_and(|there| there == 1));
+    let silent = &cluster.nodes[silent.expect("one of them has it")];
+    let (concerned, others): (Vec<String>, Vec<String>) =
+        (0..60).map(|n| format!("user-{n}")).partition(|user| instance.store.part(&key(user)) == instance.store.part(&key("first")));
+    // So short a silence that nobody else notices: a reply is lost, what was asked runs when the server wakes up, once.
+    take(&instance.store, "first", &policy(10)).await.expect("an answer, and the server knows the script");
+    silent.signal("STOP");
+    let lost = take(&instance.store, "first", &policy(10)).await.expect_err("silence");
+    silent.signal("CONT");
+    assert!(!lost.did_not_run, "{lost}");
+    let left: f64 = silent.run("HGET ratelimit:token:{first} tokens");
+    assert!((7.0..7.1).contains(&left), "charged {} times in all, not three", 10.0 - left);
+
+    silent.signal("STOP");
+    let mut admitted = HashMap::<&str, u32>::new();
+    for _ in 0..15 {
+        for user in &concerned {
+            let answer = instance.ask(user).await.expect("an answer");
+            assert!(answer.degraded.is_some());
+            *admitted.entry(user).or_default() += u32::from(answer.decision.admitted);
+        }
+        for user in &others {
+            assert!(instance.ask(user).await.expect("an answer").degraded.is_none(), "{user} is on another master");
+        }
+    }
+    assert!(concerned.len() > 5 && concerned.iter().all(|user| admitted[user.as_str()] == 10), "{admitted:?}");
+    assert!(instance.limiter.failing() == 1 && instance.limiter.local_subjects() >= concerned.len());
+    silent.signal("CONT");
+    eventually("it is back", Duration::from_secs(2), async || instance.ask("first").await.is_ok_and(|answer| answer.degraded.is_none()))
+        .await;
+    eventually("what was counted meanwhile is dropped", Duration::from_secs(2), async || {
+        let _ = instance.ask("later").await;
+        instance.limiter.local_subjects() == 0
+    })
+    .await;
+}
+
 /// Three failovers that are asked for, and one master that dies, all under load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn case_62_failovers_are_followed_without_a_restart() {

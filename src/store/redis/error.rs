@@ -118,3 +118,47 @@ pub(super) fn is_broken(error: &RedisError) -> bool {
         _ => matches!(error.code(), Some("NOAUTH" | "WRONGPASS")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error as a server words it.
+    fn said(text: &str) -> Failed {
+        Failed::sent(
+            redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).and_then(redis::Value::extract_error).expect_err("an error"),
+        )
+    }
+
+    #[track_caller]
+    fn check(text: &str, remedy: Remedy, kind: ErrorKind, did_not_run: bool) {
+        let failed = said(text);
+        let error = store_error(&failed);
+        assert_eq!((failed.remedy(), error.kind, error.did_not_run), (remedy, kind, did_not_run), "{text}");
+    }
+
+    #[test]
+    fn what_did_not_run_may_be_sent_again() {
+        let elsewhere = |asking| Remedy::Elsewhere { address: "10.0.0.7:7000".to_owned(), asking };
+        check("NOSCRIPT No matching script", Remedy::SendWhole, ErrorKind::Unavailable, true);
+        check("MOVED 42 10.0.0.7:7000", elsewhere(false), ErrorKind::Unavailable, true);
+        check("ASK 42 10.0.0.7:7000", elsewhere(true), ErrorKind::Unavailable, true);
+        for text in ["TRYAGAIN later", "LOADING data", "MASTERDOWN link", "CLUSTERDOWN hash slot", "READONLY You can't write"] {
+            check(text, Remedy::Wait, ErrorKind::Unavailable, true);
+        }
+    }
+
+    #[test]
+    fn what_may_have_run_or_will_not_run_is_not_sent_again() {
+        check("BUSY running a script", Remedy::None, ErrorKind::Unavailable, true);
+        check("OOM command not allowed", Remedy::None, ErrorKind::Unavailable, true);
+        check("NOPERM no permissions", Remedy::None, ErrorKind::Denied, true);
+        check("WRONGPASS invalid", Remedy::None, ErrorKind::Denied, true);
+        check("WRONGTYPE Operation against a key", Remedy::None, ErrorKind::WrongType, true);
+        check("ERR anything else", Remedy::None, ErrorKind::Unexpected, false);
+        for failed in [Failed::timed_out(true), Failed::sent(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into())] {
+            assert!(failed.remedy() == Remedy::None && !store_error(&failed).did_not_run && is_broken(&failed.error), "{failed:?}");
+        }
+        assert!(store_error(&Failed::timed_out(false)).did_not_run, "it never left");
+    }
+}

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError, RwLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -36,6 +36,9 @@ const MOMENT: Duration = Duration::from_millis(10);
 /// How long after a look at who has what the next one may begin.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
+/// How many servers that others name are remembered until the next look.
+const MOST_NAMED: usize = 16;
+
 /// One server, and the connections to it.
 pub(super) struct Node {
     address: Address,
@@ -56,6 +59,8 @@ pub(crate) struct Servers {
     connector: Arc<Connector>,
     deadline: Duration,
     map: ArcSwap<Map>,
+    /// Named by others since the last look, but not in the map: one that slots are moving to and that has none yet.
+    named: StdMutex<Vec<Arc<Node>>>,
     stale: AtomicBool,
     /// Held by whoever looks: when the last look ended.
     looking: Arc<Mutex<Option<Instant>>>,
@@ -95,7 +100,15 @@ impl Servers {
             Kind::Sentinel { .. } | Kind::Cluster { .. } => Vec::new(),
         };
         let stale = AtomicBool::new(map.is_empty());
-        Arc::new(Self { kind, connector, deadline, map: ArcSwap::from_pointee(map), stale, looking: Arc::default() })
+        Arc::new(Self {
+            kind,
+            connector,
+            deadline,
+            map: ArcSwap::from_pointee(map),
+            named: StdMutex::default(),
+            stale,
+            looking: Arc::default(),
+        })
     }
 
     /// Which of the servers has `key`, as a number.
@@ -232,8 +245,19 @@ impl Servers {
     fn named(&self, text: &str, by: &Arc<Node>) -> Option<Arc<Node>> {
         let address = Address::named(text, &by.address)?;
         let map = self.map.load();
-        let known = map.iter().find(|(_, _, node)| node.address == address).map(|(_, _, node)| Arc::clone(node));
-        Some(known.unwrap_or_else(|| Node::new(address, &self.connector, self.deadline)))
+        if let Some((_, _, node)) = map.iter().find(|(_, _, node)| node.address == address) {
+            return Some(Arc::clone(node));
+        }
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = named.iter().find(|node| node.address == address) {
+            return Some(Arc::clone(node));
+        }
+        let node = Node::new(address, &self.connector, self.deadline);
+        if named.len() == MOST_NAMED {
+            named.clear();
+        }
+        named.push(Arc::clone(&node));
+        Some(node)
     }
 
     /// What to do about a command that failed. The waiting is done here.
@@ -287,7 +311,9 @@ impl Servers {
 
     /// The map of what was found, with the servers that are known already as they are.
     fn keeping(&self, before: &Map, found: Vec<Found>) -> Map {
-        let mut known: HashMap<Address, Arc<Node>> = before.iter().map(|(_, _, node)| (node.address.clone(), Arc::clone(node))).collect();
+        let named = std::mem::take(&mut *self.named.lock().unwrap_or_else(PoisonError::into_inner));
+        let before = before.iter().map(|(_, _, node)| Arc::clone(node)).chain(named);
+        let mut known: HashMap<Address, Arc<Node>> = before.map(|node| (node.address.clone(), node)).collect();
         let mut map: Map = Vec::with_capacity(found.len());
         for Found { first, last, address } in found {
             let node = known.entry(address.clone()).or_insert_with(|| Node::new(address, &self.connector, self.deadline));

@@ -55,11 +55,20 @@ redis+sentinel:// or rediss+sentinel://host[:port],…/master[/db], redis+cluste
 /// Where Sentinels listen unless it is said.
 const SENTINEL_PORT: u16 = 26_379;
 
+/// Why a URL leads nowhere. It never holds the URL, which may hold a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the url of redis is none: {0}")]
+pub struct UrlError(String);
+
 /// Reads a URL.
 ///
 /// # Errors
-/// A sentence for the operator. It never holds the URL, which may hold a password.
-pub(super) fn parse(url: &str) -> Result<Place, String> {
+/// When it is none.
+pub(super) fn parse(url: &str) -> Result<Place, UrlError> {
+    read(url).map_err(UrlError)
+}
+
+fn read(url: &str) -> Result<Place, String> {
     let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("it has no scheme: {FORMS}"))?;
     let Some((scheme, way)) = scheme.split_once('+').filter(|(_, way)| matches!(*way, "sentinel" | "cluster")) else {
         let (info, address, tls) = one(url)?;
@@ -160,7 +169,7 @@ mod tests {
             "redis+cluster://:secret@a:x",
             "rediss://:secret@a/#insecure",
         ] {
-            let problem = parse(url).err().unwrap_or_else(|| panic!("{url} was taken"));
+            let problem = parse(url).err().unwrap_or_else(|| panic!("{url} was taken")).to_string();
             assert!(!problem.contains("secret"), "{problem}");
         }
     }
