@@ -130,15 +130,29 @@ impl Limiter {
     pub async fn check(&self, request: Request) -> Result<Answer, StoreError> {
         let snapshot = self.snapshot.load_full();
         let place = snapshot.place(request.path.as_deref(), request.method.as_deref());
+        self.check_in(&snapshot, &place, request).await
+    }
+
+    /// Decides one request on the route of this name, wherever its path would lead; nothing when no route has it.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    pub async fn check_on(&self, route: &str, request: Request) -> Result<Option<Answer>, StoreError> {
+        let snapshot = self.snapshot.load_full();
+        let Some(place) = snapshot.named(route) else { return Ok(None) };
+        self.check_in(&snapshot, &place, request).await.map(Some)
+    }
+
+    async fn check_in(&self, snapshot: &Snapshot, place: &Place<'_>, request: Request) -> Result<Answer, StoreError> {
         let cost = request.cost.unwrap_or_else(|| place.route.map_or(1, |route| route.cost));
         if matches!(request.subject, Subject::Address(_))
             && let Some(policy) = &place.policies.shared
-            && let Some(answer) = self.check_shared(&place, policy, cost).await?
+            && let Some(answer) = self.check_shared(place, policy, cost).await?
         {
             return Ok(answer);
         }
         let key = Key::new(&request.subject, place.scope());
-        self.check_own(&snapshot, &place, request.subject, &key, cost).await
+        self.check_own(snapshot, place, request.subject, &key, cost).await
     }
 
     /// Decides many requests; the answers come in the order of the requests. Each is decided on its own: one that fails is

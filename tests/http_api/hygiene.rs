@@ -207,7 +207,7 @@ fn with_local_a_store_that_is_away_is_answered_from_memory_and_says_so() {
 }
 
 /// A store that never says.
-struct Away;
+pub(crate) struct Away;
 
 #[async_trait::async_trait]
 impl Store for Away {

@@ -4,6 +4,7 @@
 mod admin;
 mod answers;
 mod batch;
+mod forward_auth;
 mod hygiene;
 mod limits_file;
 mod load;
