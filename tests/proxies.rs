@@ -194,7 +194,9 @@ fn prepared(which: Recipe, edits: &[(&str, &str)], folder: &Path, clients: Socke
         assert!(text.contains(from), "{which:?} has no {from:?}");
         text = text.replace(from, to);
     };
-    edits.iter().for_each(|(from, to)| replace(from, to));
+    for (from, to) in edits {
+        replace(from, to);
+    }
     replace("127.0.0.1:8080", &weir.to_string());
     replace("127.0.0.1:9000", &origin.to_string());
     let folder = folder.display();

@@ -10,7 +10,7 @@ use actix_web::web::{Payload, Query};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::check::{problem_of, respond, store_away};
-use super::original::{METHOD_HEADERS, PATH_HEADERS, agreed, canonical_path};
+use super::original::{METHOD_HEADERS, Original, PATH_HEADERS, agreed, canonical_path};
 use super::{Api, DRAIN_PATIENCE, MOST_BATCH_BYTES, Problem, Shared, believe, body, lines, peer, refuse};
 use crate::identity::{Claims, Door, InvalidUserId};
 use crate::limit::{MAX_COST, Units};
@@ -30,7 +30,7 @@ pub(super) async fn exactly(api: Shared, request: HttpRequest, mut payload: Payl
     body::drain(&mut payload, MOST_BATCH_BYTES, DRAIN_PATIENCE).await;
     let mut told = Told::default();
     let outcome = match told.read(request.query_string()).and_then(|()| told_by_headers(&api, &request)) {
-        Ok((path, method)) => ask(&api, &request, &told, path, method).await,
+        Ok(original) => ask(&api, &request, &told, original).await,
         Err(problem) => Err(problem),
     };
     for_proxy(&api, outcome, told.deny_status)
@@ -40,15 +40,15 @@ pub(super) async fn below(api: Shared, request: HttpRequest, mut payload: Payloa
     body::drain(&mut payload, MOST_BATCH_BYTES, DRAIN_PATIENCE).await;
     let whole = request.uri().path();
     let path = canonical_path(whole.strip_prefix(PATH).unwrap_or(whole).as_bytes());
-    let method = request.method().as_str().into();
-    let outcome = ask(&api, &request, &Told::default(), Some(path.into()), Some(method)).await;
+    let original = Original { path: Some(path.into()), method: Some(request.method().as_str().into()) };
+    let outcome = ask(&api, &request, &Told::default(), original).await;
     for_proxy(&api, outcome, None)
 }
 
 /// Path and method as the headers of a trusted proxy tell them.
-fn told_by_headers(api: &Api, request: &HttpRequest) -> Result<(Option<Box<str>>, Option<Box<str>>), Problem> {
+fn told_by_headers(api: &Api, request: &HttpRequest) -> Result<Original, Problem> {
     if !api.limiter.config().identity.trusts_proxy(peer(request)) {
-        return Ok((None, None));
+        return Ok(Original::default());
     }
     let one = |names: &[&str]| {
         agreed(names.iter().flat_map(|name| lines(request, name))).map_err(|_| {
@@ -61,16 +61,10 @@ fn told_by_headers(api: &Api, request: &HttpRequest) -> Result<(Option<Box<str>>
     };
     let path = one(&PATH_HEADERS)?.map(|target| canonical_path(target).into());
     let method = one(&METHOD_HEADERS)?.map(|method| String::from_utf8_lossy(method).to_ascii_uppercase().into());
-    Ok((path, method))
+    Ok(Original { path, method })
 }
 
-async fn ask(
-    api: &Api,
-    request: &HttpRequest,
-    told: &Told,
-    path: Option<Box<str>>,
-    method: Option<Box<str>>,
-) -> Result<(Answer, Option<Problem>), Problem> {
+async fn ask(api: &Api, request: &HttpRequest, told: &Told, original: Original) -> Result<(Answer, Option<Problem>), Problem> {
     let subject = {
         let config = api.limiter.config();
         let settings = &config.identity;
@@ -90,7 +84,7 @@ async fn ask(
         };
         believe(api, settings, &claims)?
     };
-    let asked = Request { subject, path, method, cost: told.cost };
+    let asked = Request { subject, path: original.path, method: original.method, cost: told.cost };
     let answer = match &told.route {
         None => api.limiter.check(asked).await,
         Some(name) => match api.limiter.check_on(name, asked).await {

@@ -11,6 +11,15 @@ pub(super) const PATH_HEADERS: [&str; 3] = ["x-original-uri", "x-original-url", 
 /// Where they put the client's method.
 pub(super) const METHOD_HEADERS: [&str; 2] = ["x-original-method", "x-forwarded-method"];
 
+/// What was asked for, as far as somebody who is believed says.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Original {
+    /// The path, in one spelling.
+    pub(super) path: Option<Box<str>>,
+    /// The method, in capitals.
+    pub(super) method: Option<Box<str>>,
+}
+
 /// The one value of these lines, the empty ones aside.
 ///
 /// # Errors

@@ -11,3 +11,4 @@ mod load;
 mod operating;
 #[path = "../support/mod.rs"]
 mod support;
+mod waits;

@@ -296,7 +296,9 @@ impl Raw {
             let Some((name, value)) = line.trim_end().split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        Some(Reply { status, headers, body: String::new() })
+        let reply = Reply { status, headers, body: String::new() };
+        super::fields::check(&reply);
+        Some(reply)
     }
 
     /// Whether the server closes the connection next, without another byte.
