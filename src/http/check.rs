@@ -21,7 +21,7 @@ const X_RATELIMIT_DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-de
 pub(super) async fn check(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpResponse {
     let asked = match read(&api, &request, &mut payload).await {
         Ok(asked) => asked,
-        Err(problem) => return refuse(&problem),
+        Err(problem) => return body::close_if_unread(refuse(&problem), payload),
     };
     match api.limiter.check(asked).await {
         Ok(answer) => respond(&api, &answer, problem_of(&answer).as_ref()),

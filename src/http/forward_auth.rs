@@ -33,7 +33,7 @@ pub(super) async fn exactly(api: Shared, request: HttpRequest, mut payload: Payl
         Ok(original) => ask(&api, &request, &told, original).await,
         Err(problem) => Err(problem),
     };
-    for_proxy(&api, outcome, told.deny_status)
+    body::close_if_unread(for_proxy(&api, outcome, told.deny_status), payload)
 }
 
 pub(super) async fn below(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpResponse {
@@ -42,7 +42,7 @@ pub(super) async fn below(api: Shared, request: HttpRequest, mut payload: Payloa
     let path = canonical_path(whole.strip_prefix(PATH).unwrap_or(whole).as_bytes());
     let original = Original { path: Some(path.into()), method: Some(request.method().as_str().into()) };
     let outcome = ask(&api, &request, &Told::default(), original).await;
-    for_proxy(&api, outcome, None)
+    body::close_if_unread(for_proxy(&api, outcome, None), payload)
 }
 
 /// Path and method as the headers of a trusted proxy tell them.

@@ -7,7 +7,7 @@ use weir::config::{Config, OnFailure, StoreSettings};
 use weir::limit::{Decision, Policy};
 use weir::store::{Ask, ErrorKind, Key, Store, StoreError};
 
-use crate::support::server::{Setup, TestServer};
+use crate::support::server::{PATIENCE, Setup, TestServer};
 
 fn quick() -> TestServer {
     let mut setup = Setup::default();
@@ -175,6 +175,19 @@ fn case_112_hundreds_of_dribbling_clients_do_not_keep_an_honest_one_waiting() {
         assert!(raw.is_closed());
     }
     assert_eq!(server.decisions(), 200.0);
+}
+
+#[test]
+fn case_112_a_chunked_body_without_end_keeps_no_connection() {
+    let server = quick();
+    for (target, status) in [("/v1/check", 408), ("/v1/check/batch", 408), ("/v1/auth", 200), ("/v1/auth/below", 200)] {
+        let mut raw = server.connect();
+        raw.send(format!("POST {target} HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n"));
+        let reply = raw.reply().unwrap();
+        assert_eq!((reply.status, reply.header("connection")), (status, Some("close")), "{target}");
+        let start = weir::clock::monotonic();
+        assert!(raw.is_closed() && weir::clock::elapsed(start) < PATIENCE, "{target}");
+    }
 }
 
 #[test]
