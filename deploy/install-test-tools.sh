@@ -5,9 +5,14 @@ set -eu
 
 missing=""
 need() { # program package
-    command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+    # (A user's own PATH often lacks the folder where Debian puts servers.)
+    PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
 need redis-server redis-server
+# The proxies whose recipes are tested (deploy/proxies).
+need nginx nginx
+need caddy caddy
+need haproxy haproxy
 
 [ -z "$missing" ] && exit 0
 

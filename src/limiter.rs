@@ -156,8 +156,22 @@ impl Limiter {
     pub async fn check(&self, request: Request) -> Result<Answer, StoreError> {
         let snapshot = self.snapshot.load_full();
         let place = snapshot.place(request.path.as_deref(), request.method.as_deref());
+        self.check_in(&snapshot, &place, request).await
+    }
+
+    /// Decides one request on the route of this name, wherever its path would lead; nothing when no route has it.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    pub async fn check_on(&self, route: &str, request: Request) -> Result<Option<Answer>, StoreError> {
+        let snapshot = self.snapshot.load_full();
+        let Some(place) = snapshot.named(route) else { return Ok(None) };
+        self.check_in(&snapshot, &place, request).await.map(Some)
+    }
+
+    async fn check_in(&self, snapshot: &Snapshot, place: &Place<'_>, request: Request) -> Result<Answer, StoreError> {
         let cost = request.cost.unwrap_or_else(|| place.route.map_or(1, |route| route.cost));
-        let checked = self.check_at(&snapshot, &place, request.subject, cost).await;
+        let checked = self.check_at(snapshot, place, request.subject, cost).await;
         match (&checked, &self.metrics, &self.top) {
             // What was answered without the store counts itself; what was not answered is counted here.
             (Err(_), Some(metrics), _) => metrics.degraded(place.on_failure),

@@ -35,7 +35,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
 ];
 
 /// Places without async, I/O, clocks, logging, or serde.
-const PURE: &[&str] = &["limit", "identity", "config/compile", "http/headers.rs"];
+const PURE: &[&str] = &["limit", "identity", "config/compile", "http/headers.rs", "http/original.rs"];
 const IMPURE: &[&str] = &[
     "async ",
     ".await",

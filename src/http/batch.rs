@@ -15,7 +15,7 @@ const MOST_CHECKS: usize = 1_000;
 pub(super) async fn batch(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpResponse {
     let read = match read(&api, &request, &mut payload).await {
         Ok(read) => read,
-        Err(problem) => return refuse(&problem),
+        Err(problem) => return body::close_if_unread(refuse(&problem), payload),
     };
     let mut asked = Vec::with_capacity(read.len());
     // What could not be read keeps its place as a problem.

@@ -1,8 +1,12 @@
 //! Bodies of requests: bounded in length and in time, and strict.
 
 use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use actix_web::HttpResponse;
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use futures_util::StreamExt;
@@ -163,6 +167,29 @@ pub(super) async fn read(headers: &HeaderMap, payload: &mut Payload, most: usize
 
 async fn next(payload: &mut Payload) -> Result<Option<Bytes>, Problem> {
     payload.next().await.transpose().map_err(|error| Problem::new(400, "invalid_body", format!("the body cannot be read: {error}")))
+}
+
+/// A response that keeps the unread rest of its request until it is sent, so that the server closes the connection behind it. Let go
+/// of before, a chunked rest would be waited for without end. Where nothing is left the connection goes on.
+pub(super) fn close_if_unread(response: HttpResponse, rest: Payload) -> HttpResponse {
+    response.map_body(|_, body| BoxBody::new(Keeping { body, _rest: rest }))
+}
+
+struct Keeping {
+    body: BoxBody,
+    _rest: Payload,
+}
+
+impl MessageBody for Keeping {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        self.body.as_pin_mut().poll_next(context)
+    }
 }
 
 /// Reads what is left of a short body, so that the connection can go on after an early answer. A long one is left to the server.

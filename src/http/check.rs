@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use tracing::debug;
 
 use super::{
-    CheckBody, JSON, MOST_CHECK_BYTES, NO_STORE, PROBLEM_JSON, Problem, Seconds, Shared, body, builder, headers, identify, refuse,
+    Api, CheckBody, JSON, MOST_CHECK_BYTES, NO_STORE, PROBLEM_JSON, Problem, Seconds, Shared, body, builder, headers, identify, refuse,
 };
 use crate::limit::{Reason, Units};
 use crate::limiter::{Answer, Request};
@@ -21,14 +21,18 @@ const X_RATELIMIT_DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-de
 pub(super) async fn check(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpResponse {
     let asked = match read(&api, &request, &mut payload).await {
         Ok(asked) => asked,
-        Err(problem) => return refuse(&problem),
+        Err(problem) => return body::close_if_unread(refuse(&problem), payload),
     };
-    let answer = match api.limiter.check(asked).await {
-        Ok(answer) => answer,
-        Err(error) => return refuse(&store_away(&error)),
-    };
-    let (status, content_type, body) = match problem_of(&answer) {
-        None => (200, JSON, Admitted::of(&answer).to_json()),
+    match api.limiter.check(asked).await {
+        Ok(answer) => respond(&api, &answer, problem_of(&answer).as_ref()),
+        Err(error) => refuse(&store_away(&error)),
+    }
+}
+
+/// The response that says `answer`, with its problem if it does not admit.
+pub(super) fn respond(api: &Api, answer: &Answer, problem: Option<&Problem>) -> HttpResponse {
+    let (status, content_type, body) = match problem {
+        None => (200, JSON, Admitted::of(answer).to_json()),
         Some(problem) => (problem.status, PROBLEM_JSON, problem.to_json()),
     };
     let mut response = builder(status);

@@ -8,7 +8,7 @@ use actix_web::Error;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
-use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use actix_web::middleware::Next;
 use tracing::{Instrument, debug, info_span};
 use uuid::Uuid;
@@ -25,11 +25,16 @@ const PREFLIGHT_SECONDS: usize = 3_600;
 /// The outermost middleware.
 pub(crate) async fn edge<B: MessageBody + 'static>(
     api: Shared,
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
     let id = request_id(request.headers());
     let endpoint = Endpoint::of(request.path());
+    if endpoint == Endpoint::Auth {
+        // What a proxy asks about is somebody else's request: a preflight among those is charged like any other and not answered here.
+        request.headers_mut().remove(ORIGIN);
+        request.headers_mut().remove(ACCESS_CONTROL_REQUEST_METHOD);
+    }
     let span = info_span!("request", request_id = id.to_str().unwrap_or_default());
     let mut response = async {
         let response = next.call(request).await?;

@@ -1,15 +1,18 @@
 //! The service's HTTP API: JSON in, decisions out. Each door translates to and from a decision of the [`Limiter`] and decides nothing.
 //!
-//! Layout: `check` and `batch` are the doors, `health` is for whoever watches; `headers` and `problem` say a decision in HTTP's
-//! words and are pure; `body` reads what was sent; `edge` is what every request passes on its way in and out.
+//! Layout: `check`, `batch` and `forward_auth` are the doors, `health` is for whoever watches; `headers` and `problem` say a decision in
+//! HTTP's words, `original` finds the request that a proxy asks about, and all three are pure; `body` reads what was sent; `edge` is what
+//! every request passes on its way in and out.
 
 mod admin;
 mod batch;
 mod body;
 mod check;
 mod edge;
+mod forward_auth;
 mod headers;
 mod health;
+mod original;
 mod problem;
 
 use std::sync::Arc;
@@ -30,7 +33,7 @@ pub use headers::{EXPOSED, Families, of_decision, whole_millis, whole_seconds};
 pub use problem::{Problem, Refusal, Seconds};
 
 use crate::config::Config;
-use crate::identity::{Claims, Door, IdentityError, Ignored, KeyHasher, Peer, Subject, resolve};
+use crate::identity::{self, Claims, Door, IdentityError, Ignored, KeyHasher, Peer, Subject, resolve};
 use crate::limiter::Limiter;
 use crate::telemetry::Metrics;
 
@@ -115,6 +118,8 @@ pub(crate) fn routes(config: &mut ServiceConfig) {
     config
         .service(only(web::resource("/v1/check").route(web::post().to(check::check)), "POST"))
         .service(only(web::resource("/v1/check/batch").route(web::post().to(batch::batch)), "POST"))
+        .route(forward_auth::PATH, web::to(forward_auth::exactly))
+        .route(forward_auth::BELOW, web::to(forward_auth::below))
         .service(get("/health/live", || web::to(health::live)))
         .service(get("/health/ready", || web::to(health::ready)))
         .service(get("/metrics", || web::to(health::metrics)))
@@ -143,22 +148,35 @@ async fn not_found(mut payload: Payload) -> HttpResponse {
     refuse(&Problem::new(404, "not_found", "there is nothing at this path; ask at POST /v1/check"))
 }
 
-/// Who is limited. The one place where a door finds that out.
+/// Who is limited, by what a check says.
 fn identify(api: &Api, config: &Config, request: &HttpRequest, body: &CheckBody) -> Result<Subject, Problem> {
     let settings = &config.identity;
-    let headers = request.headers();
-    let lines = |name: &str| headers.get_all(name).map(HeaderValue::as_bytes).collect::<Vec<_>>();
     let claims = Claims {
-        peer: request.peer_addr().map_or(Peer::Unix, |peer| Peer::Tcp(peer.ip())),
+        peer: peer(request),
         door: Door::Check,
         user: body.user.as_deref(),
         address: body.address.as_deref(),
-        api_keys: &lines(&settings.api_key_header),
-        user_ids: &lines(&settings.user_id_header),
-        forwarded: &lines("forwarded"),
-        x_forwarded_for: &lines("x-forwarded-for"),
+        api_keys: &lines(request, &settings.api_key_header),
+        user_ids: &lines(request, &settings.user_id_header),
+        forwarded: &lines(request, "forwarded"),
+        x_forwarded_for: &lines(request, "x-forwarded-for"),
     };
-    let identified = resolve(settings, &api.settings.key_hasher, &claims).map_err(identity_problem)?;
+    believe(api, settings, &claims)
+}
+
+/// The other end of the connection.
+fn peer(request: &HttpRequest) -> Peer {
+    request.peer_addr().map_or(Peer::Unix, |peer| Peer::Tcp(peer.ip()))
+}
+
+/// All lines of a header.
+fn lines<'a>(request: &'a HttpRequest, name: &str) -> Vec<&'a [u8]> {
+    request.headers().get_all(name).map(HeaderValue::as_bytes).collect()
+}
+
+/// Who is limited. The one place where a door finds that out.
+fn believe(api: &Api, settings: &identity::Settings, claims: &Claims<'_>) -> Result<Subject, Problem> {
+    let identified = resolve(settings, &api.settings.key_hasher, claims).map_err(identity_problem)?;
     if identified.ignored != Ignored::default() {
         api.metrics.claim_ignored();
         if !api.warned_of_claims.swap(true, Ordering::Relaxed) {

@@ -123,6 +123,12 @@ impl Problem {
         Self { kind, title, status, detail, code, refusal: Some(Box::new(refusal)) }
     }
 
+    /// One word for why: what the limit said, else what is wrong.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.refusal.as_ref().map_or(self.code, |refusal| refusal.reason)
+    }
+
     /// As JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {

@@ -66,7 +66,16 @@ impl Snapshot {
     /// The place of a request. Without a path it is on no route.
     pub(super) fn place(&self, path: Option<&str>, method: Option<&str>) -> Place<'_> {
         let path = path.map(|path| path.split_once('?').map_or(path, |(path, _)| path));
-        let index = path.and_then(|path| self.config.routes.iter().position(|route| route.matches(path, method.unwrap_or(""))));
+        self.at(path.and_then(|path| self.config.routes.iter().position(|route| route.matches(path, method.unwrap_or("")))))
+    }
+
+    /// The place of requests on the route of this name; nothing when there is none.
+    pub(super) fn named(&self, name: &str) -> Option<Place<'_>> {
+        self.config.routes.iter().position(|route| *route.name == *name).map(|index| self.at(Some(index)))
+    }
+
+    /// The place of the route that stands here in the file.
+    fn at(&self, index: Option<usize>) -> Place<'_> {
         let route = index.and_then(|index| self.config.routes.get(index));
         let own = index.and_then(|index| self.routes.get(index)?.as_ref());
         let (policies, gate) = own.unwrap_or(&self.general);

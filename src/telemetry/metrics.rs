@@ -27,6 +27,8 @@ pub enum Endpoint {
     Check,
     /// `/v1/check/batch`.
     Batch,
+    /// `/v1/auth`, and below it.
+    Auth,
     /// `/health/…`.
     Health,
     /// `/metrics`.
@@ -37,7 +39,7 @@ pub enum Endpoint {
 
 impl Endpoint {
     /// Every endpoint.
-    pub const ALL: [Self; 5] = [Self::Check, Self::Batch, Self::Health, Self::Metrics, Self::Other];
+    pub const ALL: [Self; 6] = [Self::Check, Self::Batch, Self::Auth, Self::Health, Self::Metrics, Self::Other];
 
     /// Where a request for `path` goes.
     #[must_use]
@@ -47,6 +49,8 @@ impl Endpoint {
             "/v1/check/batch" => Self::Batch,
             "/health/live" | "/health/ready" => Self::Health,
             "/metrics" => Self::Metrics,
+            "/v1/auth" => Self::Auth,
+            below if below.starts_with("/v1/auth/") => Self::Auth,
             _ => Self::Other,
         }
     }
@@ -55,6 +59,7 @@ impl Endpoint {
         match self {
             Self::Check => "check",
             Self::Batch => "batch",
+            Self::Auth => "auth",
             Self::Health => "health",
             Self::Metrics => "metrics",
             Self::Other => "other",

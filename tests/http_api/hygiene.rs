@@ -7,7 +7,7 @@ use weir::config::{Config, OnFailure, StoreSettings};
 use weir::limit::{Decision, Policy};
 use weir::store::{Ask, ErrorKind, Key, Store, StoreError};
 
-use crate::support::server::{Setup, TestServer};
+use crate::support::server::{PATIENCE, Setup, TestServer};
 
 fn quick() -> TestServer {
     let mut setup = Setup::default();
@@ -136,6 +136,78 @@ fn a_head_without_end_is_refused_quickly() {
 }
 
 #[test]
+fn heads_with_too_much_in_them_are_refused_quickly_and_charge_nobody() {
+    let server = Setup::default().start();
+    let many = "X-More: 1\r\n".repeat(2_000);
+    let target = "x".repeat(200_000);
+    for head in [
+        format!("POST /v1/check HTTP/1.1\r\nHost: weir\r\n{many}Content-Length: 2\r\n\r\n{{}}"),
+        format!("GET /v1/auth HTTP/1.1\r\nHost: weir\r\n{many}\r\n"),
+        format!("GET /v1/auth/{target} HTTP/1.1\r\nHost: weir\r\n\r\n"),
+        format!("GET /v1/auth?user={target} HTTP/1.1\r\nHost: weir\r\n\r\n"),
+        format!("{target} /v1/auth HTTP/1.1\r\nHost: weir\r\n\r\n"),
+    ] {
+        let mut raw = server.connect();
+        raw.send(&head);
+        assert!(raw.reply().is_none_or(|reply| (400..500).contains(&reply.status)), "{}", &head[..60]);
+        assert_eq!(server.connect().check("", r#"{"cost":0}"#).unwrap().status, 200);
+    }
+    assert_eq!(server.decisions(), 5.0, "the honest client's");
+}
+
+#[test]
+fn case_112_hundreds_of_dribbling_clients_do_not_keep_an_honest_one_waiting() {
+    let server = quick();
+    let mut slow: Vec<_> = (0..400).map(|_| server.connect()).collect();
+    for raw in &mut slow {
+        raw.send("POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Length: 1000\r\n\r\n{");
+    }
+    let mut honest = server.connect();
+    for round in 0..200 {
+        assert_eq!(honest.check("", &format!(r#"{{"user":"u{round}"}}"#)).unwrap().status, 200);
+        for raw in slow.iter_mut().step_by(200) {
+            raw.send(" ");
+        }
+    }
+    for raw in &mut slow[2..200] {
+        let reply = raw.reply().unwrap();
+        assert_eq!((reply.status, reply.json()["code"].as_str()), (408, Some("body_timeout")));
+        assert!(raw.is_closed());
+    }
+    assert_eq!(server.decisions(), 200.0);
+}
+
+#[test]
+fn case_112_a_chunked_body_without_end_keeps_no_connection() {
+    let server = quick();
+    for (target, status) in [("/v1/check", 408), ("/v1/check/batch", 408), ("/v1/auth", 200), ("/v1/auth/below", 200)] {
+        let mut raw = server.connect();
+        raw.send(format!("POST {target} HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n"));
+        let reply = raw.reply().unwrap();
+        assert_eq!((reply.status, reply.header("connection")), (status, Some("close")), "{target}");
+        let start = weir::clock::monotonic();
+        assert!(raw.is_closed() && weir::clock::elapsed(start) < PATIENCE, "{target}");
+    }
+}
+
+#[test]
+fn case_112_the_door_for_proxies_reads_bodies_of_any_length_and_waits_for_none() {
+    let server = quick();
+    let mut raw = server.connect();
+    raw.send("POST /v1/auth HTTP/1.1\r\nHost: weir\r\nContent-Length: 300000\r\n\r\n").send("x".repeat(300_000));
+    assert_eq!(raw.reply().unwrap().status, 200);
+    raw.send("GET /v1/auth HTTP/1.1\r\nHost: weir\r\n\r\n");
+    assert_eq!(raw.reply().unwrap().status, 200, "the connection goes on");
+    // What auth_request sends when nobody has told it to leave Content-Length out: the body never comes.
+    raw.send("GET /v1/auth HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(raw.reply().unwrap().status, 200);
+    let mut raw = server.connect();
+    raw.send("POST /v1/auth HTTP/1.1\r\nHost: weir\r\nContent-Length: 99999999999\r\n\r\n");
+    assert_eq!(raw.reply().unwrap().status, 200);
+    assert_eq!(server.decisions(), 4.0, "each charged once");
+}
+
+#[test]
 fn other_types_of_content_are_415_and_the_connection_goes_on() {
     let server = Setup::default().start();
     let mut raw = server.connect();
@@ -207,7 +279,7 @@ fn with_local_a_store_that_is_away_is_answered_from_memory_and_says_so() {
 }
 
 /// A store that never says.
-struct Away;
+pub(crate) struct Away;
 
 #[async_trait::async_trait]
 impl Store for Away {

@@ -2,10 +2,9 @@
 //! one of the trusted proxies of the file.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::Ipv4Addr;
 
 use serde_json::json;
-use tokio::net::TcpSocket;
 
 use crate::support::server::{Process, Raw};
 
@@ -30,15 +29,7 @@ impl Service {
     }
 
     fn from(&self, source: Ipv4Addr) -> Raw {
-        let address = self.process.address;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let stream: TcpStream = runtime.block_on(async {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind(SocketAddr::from((source, 0))).unwrap();
-            socket.connect(address).await.unwrap().into_std().unwrap()
-        });
-        stream.set_nonblocking(false).unwrap();
-        Raw::from(stream)
+        Raw::connect_from(source, self.process.address)
     }
 
     /// Who a request from `source` with these header lines is.

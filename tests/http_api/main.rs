@@ -5,6 +5,7 @@ mod admin;
 mod answers;
 mod batch;
 mod fleet;
+mod forward_auth;
 mod hygiene;
 mod identity;
 mod limits_file;
@@ -12,3 +13,4 @@ mod load;
 mod operating;
 #[path = "../support/mod.rs"]
 mod support;
+mod waits;

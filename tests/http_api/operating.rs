@@ -116,6 +116,43 @@ fn case_107_preflights_are_answered_and_never_charged() {
 }
 
 #[test]
+fn where_cors_is_on_a_page_can_read_the_headers_of_every_status() {
+    let routes = "routes: [{name: closed, match: {path: /closed}, limits: {mode: block}}]";
+    let mut setup = Setup::default().config(weir::config::Config::from_yaml(routes).unwrap().0);
+    setup.settings.cors_origins = vec!["https://app.example".to_owned()];
+    let server = setup.start();
+    let mut raw = server.connect();
+    let long = "x".repeat(64 * 1024 + 1);
+    for (method, path, headers, body, status) in [
+        ("POST", "/v1/check", "", r#"{"user":"a","cost":100}"#, 200),
+        ("POST", "/v1/check", "", r#"{"user":"a"}"#, 429),
+        ("POST", "/v1/check", "", r#"{"user":"a","cost":1000}"#, 422),
+        ("POST", "/v1/check", "", r#"{"user":"a","path":"/closed"}"#, 403),
+        ("POST", "/v1/check", "", "no JSON", 400),
+        ("POST", "/v1/check", "Content-Type: text/plain\r\n", "{}", 415),
+        ("POST", "/v1/check/batch", "", r#"{"checks":[]}"#, 200),
+        ("GET", "/v1/check", "", "", 405),
+        ("GET", "/nothing", "", "", 404),
+        ("GET", "/health/ready", "", "", 200),
+        ("POST", "/v1/check", "", &long, 413),
+    ] {
+        let head = format!("Origin: https://app.example\r\nContent-Length: {}\r\n{headers}", body.len());
+        let reply = raw.send(format!("{method} {path} HTTP/1.1\r\nHost: weir\r\n{head}\r\n{body}")).reply().expect("an answer");
+        assert_eq!(
+            (reply.status, reply.header("access-control-allow-origin")),
+            (status, Some("https://app.example")),
+            "{method} {path} {body:.40}"
+        );
+        let exposed = reply.header("access-control-expose-headers").unwrap().to_ascii_lowercase();
+        for name in
+            ["ratelimit", "ratelimit-policy", "retry-after", "retry-after-ms", "x-should-retry", "x-ratelimit-remaining", "x-request-id"]
+        {
+            assert!(exposed.split(", ").any(|found| found == name), "{method} {path}: {exposed}");
+        }
+    }
+}
+
+#[test]
 fn case_110_on_its_way_out_it_is_not_ready_and_says_goodbye_on_every_connection() {
     let mut setup = Setup::default();
     setup.options.notice = Duration::from_secs(2);

@@ -6,6 +6,7 @@
 #![allow(clippy::large_enum_variant, reason = "a handful of them, in tests")]
 
 pub mod cluster;
+pub mod fields;
 pub mod policy;
 pub mod proxy;
 pub mod random;

@@ -1,7 +1,7 @@
 //! The service for tests: in this process on a free port, or as the real binary.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use actix_web::web::Data;
+use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 use weir::clock::{Clock, SystemClock};
 use weir::config::Config;
@@ -260,6 +261,18 @@ impl Raw {
         TcpStream::connect(address).unwrap().into()
     }
 
+    /// A connection from an address of our choice on the loopback network.
+    pub fn connect_from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stream = runtime.block_on(async {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::from((source, 0))).unwrap();
+            socket.connect(address).await.unwrap().into_std().unwrap()
+        });
+        stream.set_nonblocking(false).unwrap();
+        stream.into()
+    }
+
     /// Writes as it is. A peer that has closed is no failure here: the test looks at what came back.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         let _ = self.0.get_mut().write_all(bytes.as_ref());
@@ -275,6 +288,16 @@ impl Raw {
 
     /// The next reply; nothing when the connection ends before it is whole.
     pub fn reply(&mut self) -> Option<Reply> {
+        let mut reply = self.head_reply()?;
+        let length: usize = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).ok()?;
+        reply.body = String::from_utf8(body).ok()?;
+        Some(reply)
+    }
+
+    /// The next reply to a HEAD: it has no body, whatever length it names.
+    pub fn head_reply(&mut self) -> Option<Reply> {
         let mut line = String::new();
         self.0.read_line(&mut line).ok().filter(|read| *read > 0)?;
         let status = line.split(' ').nth(1)?.parse().ok()?;
@@ -285,11 +308,8 @@ impl Raw {
             let Some((name, value)) = line.trim_end().split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let mut reply = Reply { status, headers, body: String::new() };
-        let length: usize = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
-        let mut body = vec![0; length];
-        self.0.read_exact(&mut body).ok()?;
-        reply.body = String::from_utf8(body).ok()?;
+        let reply = Reply { status, headers, body: String::new() };
+        super::fields::check(&reply);
         Some(reply)
     }
 
