@@ -4,6 +4,7 @@ mod anonymous;
 mod fallback;
 mod known;
 mod operate;
+mod refusals;
 mod snapshot;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::store::{Ask, Key, Store, StoreError};
 use crate::telemetry::Metrics;
 use fallback::Fallback;
 pub use operate::{Described, OperateError, Order};
+use refusals::Refusals;
 use snapshot::{Place, Snapshot};
 
 /// How many questions of one batch wait for the store at a time.
@@ -62,6 +64,7 @@ pub struct Limiter {
     overrides: Option<Arc<Cache>>,
     clock: Arc<dyn Clock>,
     metrics: Option<Arc<Metrics>>,
+    refusals: Refusals,
 }
 
 impl Limiter {
@@ -75,6 +78,7 @@ impl Limiter {
             overrides: None,
             clock: Arc::new(SystemClock),
             metrics: None,
+            refusals: Refusals::default(),
         }
     }
 
@@ -82,6 +86,7 @@ impl Limiter {
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
         self.metrics = Some(metrics);
+        self.reload(Config::clone(&self.config()));
         self
     }
 
@@ -108,7 +113,7 @@ impl Limiter {
 
     /// Puts other limits in force, for the next request on. State is kept.
     pub fn reload(&self, config: Config) {
-        self.snapshot.store(Arc::new(Snapshot::new(config)));
+        self.snapshot.store(Arc::new(Snapshot::new(config).counted_in(self.metrics.as_ref())));
     }
 
     /// The limits in force.
@@ -123,22 +128,61 @@ impl Limiter {
         &self.store
     }
 
+    /// Brings up to date what is counted elsewhere than in the metrics, for somebody who is about to read them.
+    pub fn report(&self) {
+        let Some(metrics) = &self.metrics else { return };
+        metrics.set_store_left_alone(self.fallback.leaves_alone());
+        if let Some(overrides) = &self.overrides {
+            metrics.set_override_cache(&overrides.counts());
+        }
+    }
+
+    /// Writes one line to the log about everything that was refused since it last did; none when nothing was.
+    pub fn sum_up_refusals(&self) {
+        self.refusals.sum_up();
+    }
+
+    /// Does that every ten seconds, without an end.
+    pub async fn sum_up_regularly(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(refusals::SUM_UP_EVERY).await;
+            self.sum_up_refusals();
+        }
+    }
+
     /// Decides one request.
     ///
     /// # Errors
     /// When the store cannot say, and the limits say that nothing else may.
     pub async fn check(&self, request: Request) -> Result<Answer, StoreError> {
+        let start = monotonic();
         let snapshot = self.snapshot.load_full();
         let place = snapshot.place(request.path.as_deref(), request.method.as_deref());
+        let answer = self.check_at(&snapshot, &place, request).await;
+        if let Ok(answer) = &answer
+            && !answer.decision.admitted
+        {
+            self.refusals.count(&answer.subject, answer.decision.reason);
+        }
+        if let (Some(metrics), Ok(answer)) = (&self.metrics, &answer) {
+            metrics.decided(&answer.decision, elapsed(start));
+            if let Some(outcomes) = place.outcomes {
+                outcomes.count(&answer.decision);
+            }
+        }
+        answer
+    }
+
+    async fn check_at(&self, snapshot: &Snapshot, place: &Place<'_>, request: Request) -> Result<Answer, StoreError> {
         let cost = request.cost.unwrap_or_else(|| place.route.map_or(1, |route| route.cost));
         if matches!(request.subject, Subject::Address(_))
             && let Some(policy) = &place.policies.shared
-            && let Some(answer) = self.check_shared(&place, policy, cost).await?
+            && let Some(answer) = self.check_shared(place, policy, cost).await?
         {
             return Ok(answer);
         }
         let key = Key::new(&request.subject, place.scope());
-        self.check_own(&snapshot, &place, request.subject, &key, cost).await
+        self.check_own(snapshot, place, request.subject, &key, cost).await
     }
 
     /// Decides many requests; the answers come in the order of the requests. Each is decided on its own: one that fails is
@@ -160,7 +204,9 @@ impl Limiter {
     async fn decide(&self, place: &Place<'_>, subject: Subject, key: &Key, policy: Arc<Policy>, cost: Units) -> Result<Answer, StoreError> {
         let ask = Ask { key, policy: &policy, cost, at: None };
         let start = monotonic();
+        let in_flight = self.metrics.as_ref().map(|metrics| metrics.store_call());
         let decided = self.fallback.ask(self.store.decide(ask)).await;
+        drop(in_flight);
         self.answer(place, subject, ask, &policy, decided, elapsed(start))
     }
 
@@ -175,16 +221,16 @@ impl Limiter {
         took: Duration,
     ) -> Result<Answer, StoreError> {
         if let Some(metrics) = &self.metrics {
-            metrics.decided(&decided, took);
+            metrics.store_answered(ask.key, &decided, took);
         }
         let (decision, degraded) = match decided {
             Ok(decision) => (decision, None),
             Err(error) => {
                 let on_failure = place.on_failure;
-                let decision = self.fallback.decide(on_failure, ask, error)?;
                 if let Some(metrics) = &self.metrics {
                     metrics.degraded(on_failure);
                 }
+                let decision = self.fallback.decide(on_failure, ask, error)?;
                 (decision, Some(on_failure))
             }
         };

@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("overrides", &["limit", "identity", "store", "clock"]),
     ("limiter", &["limit", "identity", "store", "config", "telemetry", "clock", "overrides"]),
     ("simulate", &["limit", "identity", "store", "config", "clock"]),
-    ("telemetry", &["limit", "store", "config", "clock"]),
+    ("telemetry", &["limit", "store", "config", "clock", "overrides"]),
 ];
 
 /// A crate that only these places may use: elsewhere its types do not appear.

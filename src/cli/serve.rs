@@ -131,7 +131,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let watcher = loaded.map(|loaded| watch_config(&loaded, &limiter, &metrics)).transpose()?;
     let settings =
         Settings { headers: args.headers, cors_origins: args.cors_origin, store: name, key_hasher, tokens, ..Settings::default() };
-    let api = Data::new(Api::new(limiter, metrics.clone(), settings));
+    let api = Data::new(Api::new(limiter.clone(), metrics.clone(), settings));
     let options = Options {
         workers: args.workers,
         notice: NOTICE,
@@ -149,6 +149,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         }
         let shutdown = stop_signal()?;
         actix_web::rt::spawn(tend(tended, metrics));
+        actix_web::rt::spawn(limiter.clone().sum_up_regularly());
         if let Some(path) = args.admin_tokens_file {
             actix_web::rt::spawn(reread_tokens(path, for_rereading));
         }
@@ -159,6 +160,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             actix_web::rt::spawn(reload_on_hangup(watcher));
         }
         server::run(listeners, api, options, shutdown).await.map_err(|error| Failure::new(format!("the server failed: {error}")))?;
+        limiter.sum_up_refusals();
         info!("stopped");
         Ok(())
     })
@@ -384,9 +386,13 @@ async fn tend(store: Tended, metrics: Arc<Metrics>) {
         match &store {
             Tended::Memory(memory) => {
                 memory.sweep(SWEEP_LOOKS);
-                metrics.set_memory_subjects(memory.subjects());
+                metrics.set_memory_subjects(memory.subjects(), memory.most_subjects());
+                metrics.set_store_up(true);
             }
-            Tended::Redis(redis) => metrics.set_corrupt_states(redis.corrupt_states()),
+            Tended::Redis(redis) => {
+                metrics.set_corrupt_states(redis.corrupt_states());
+                metrics.set_store_up(redis.ping().await.is_ok());
+            }
         }
     }
 }

@@ -45,6 +45,11 @@ impl Fallback {
         decided
     }
 
+    /// Whether the store is not asked for now.
+    pub(super) fn leaves_alone(&self) -> bool {
+        self.guard.is_shut()
+    }
+
     /// The answer in place of the store's.
     pub(super) fn decide(&self, on_failure: OnFailure, ask: Ask<'_>, error: StoreError) -> Result<Decision, StoreError> {
         match on_failure {

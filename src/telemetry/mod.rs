@@ -2,6 +2,8 @@
 
 mod logs;
 mod metrics;
+mod trace_context;
 
 pub use logs::{LogFormat, init_logs};
-pub use metrics::{Endpoint, Metrics};
+pub use metrics::{Endpoint, InFlight, Metrics, Outcomes, Tally};
+pub use trace_context::TraceParent;

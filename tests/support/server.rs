@@ -157,12 +157,18 @@ pub struct Process {
 impl Process {
     /// Starts it with these arguments and waits until its log says where it listens.
     pub fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let own_directory = if arguments.contains(&"--data-dir") { vec![] } else { vec!["--data-dir", directory.path().to_str().unwrap()] };
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(["serve", "--bind", "127.0.0.1:0", "--log-format", "json"])
             .args(own_directory)
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -190,6 +196,11 @@ impl Process {
     /// The admin token that it made.
     pub fn token(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("admin-token")).unwrap()
+    }
+
+    /// Its number in the process list.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends it a signal by name, as in `TERM`.
