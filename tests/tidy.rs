@@ -31,6 +31,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("saphyr_parser", &["config/raw"]),
     ("redb", &["overrides/embedded"]),
     ("clap", &["cli"]),
+    ("opentelemetry", &["telemetry/traces.rs"]),
+    ("tracing_opentelemetry", &["telemetry/traces.rs"]),
 ];
 
 /// Places without async, I/O, clocks, logging, or serde.

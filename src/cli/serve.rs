@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::Data;
-use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::Failure;
+use super::logs::LogArgs;
 use crate::clock::{SystemClock, unix_micros};
 use crate::config::watch::{self, ReloadOutcome, Watcher};
 use crate::config::{self, Loaded};
@@ -25,7 +25,7 @@ use crate::limiter::Limiter;
 use crate::overrides::{Cache, EmbeddedOverrides, FRESH, RedisOverrides};
 use crate::server::{self, Options};
 use crate::store::{MemoryStore, RedisOptions, RedisStore, Store};
-use crate::telemetry::{LogFormat, Metrics, init_logs};
+use crate::telemetry::Metrics;
 
 /// How often the memory store is swept, and how many subjects of each shard are looked at then: a million in about a minute, and
 /// no shard is locked long enough for a request to notice.
@@ -91,29 +91,12 @@ pub(super) struct Args {
     /// Seconds that the whole stop may take, 2 to 60.
     #[arg(long, env = "WEIR_SHUTDOWN_TIMEOUT", value_name = "SECONDS", default_value = "9", value_parser = clap::value_parser!(u64).range(2..=60))]
     shutdown_timeout: u64,
-    /// How log lines look: auto is text on a terminal and JSON otherwise.
-    #[arg(long, env = "WEIR_LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
-    log_format: Format,
-    /// What is logged: error, warn, info, debug, trace, or a list such as info,weir=debug.
-    #[arg(long, env = "WEIR_LOG", value_name = "LEVEL", default_value = "info")]
-    log_level: String,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
-    Auto,
-    Text,
-    Json,
+    #[command(flatten)]
+    logs: LogArgs,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let format = match args.log_format {
-        Format::Auto => LogFormat::Auto,
-        Format::Text => LogFormat::Text,
-        Format::Json => LogFormat::Json,
-    };
-    init_logs(format, &args.log_level)
-        .map_err(|error| Failure::new(error).hint("give --log-level one of error, warn, info, debug, trace"))?;
+    let _tracing = args.logs.init()?;
     let addresses = addresses(&args.bind)?;
     check_origins(&args.cors_origin)?;
     let loaded = load_config(args.config.as_deref())?;

@@ -62,6 +62,8 @@ fn span(id: &HeaderValue, headers: &HeaderMap) -> Span {
         && let Some(parent) = parent.to_str().ok().and_then(TraceParent::parse)
     {
         span.record("trace_id", parent.trace_id).record("parent_id", parent.parent_id);
+        #[cfg(feature = "otlp")]
+        crate::telemetry::join(&span, &parent);
     }
     span
 }

@@ -1,6 +1,7 @@
 //! What operators see: metrics, logs, and everything in `deploy/` that reads them. With the real `prometheus` and `promtool`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod counts;
 mod deploy;
 mod logs;
 mod prometheus;

@@ -292,3 +292,35 @@ impl Raw {
         !matches!(self.0.fill_buf(), Ok(bytes) if !bytes.is_empty())
     }
 }
+
+/// What somebody sent with one POST.
+pub struct Upload {
+    pub path: String,
+    pub body: Vec<u8>,
+}
+
+impl Upload {
+    /// Takes the next connection, reads one request with a `Content-Length`, and answers 200.
+    pub fn take(listener: &std::net::TcpListener) -> Self {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut reader = BufReader::new(stream);
+        let (mut path, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            if path.is_empty() {
+                line.split(' ').nth(1).unwrap_or_default().clone_into(&mut path);
+            }
+            match line.trim_end().split_once(": ") {
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().unwrap(),
+                None if line.trim_end().is_empty() => break,
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        Self { path, body }
+    }
+}
