@@ -20,7 +20,7 @@ const NO_ROUTE: &str = "-";
 /// An admission that leaves no more than one part in so many of its limit is near it.
 const NEAR: u64 = 5;
 
-/// The counters of one route or tier, by [`Outcome`].
+/// The counters of one route or tier: admitted, refused, would be refused.
 #[derive(Debug)]
 pub struct Outcomes([IntCounter; 3]);
 
