@@ -20,12 +20,14 @@ fmt-check:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- $(STRICT)
+	$(CARGO) clippy -p weir --lib --bins --test otlp --features otlp --locked -- $(STRICT)
 
 doc:
 	RUSTDOCFLAGS="$(STRICT)" $(CARGO) doc --workspace --no-deps --locked
 
 unit:
 	$(CARGO) test --workspace --locked
+	$(CARGO) test -p weir --test otlp --features otlp --locked
 
 # All of the chaos, at length, with its figures: outages of a minute each. (`make test` runs a moment of each.)
 chaos: tools

@@ -13,6 +13,8 @@ need redis-server redis-server
 need nginx nginx
 need caddy caddy
 need haproxy haproxy
+# promtool comes with it.
+need prometheus prometheus
 
 [ -z "$missing" ] && exit 0
 
@@ -26,11 +28,11 @@ if [ "$(id -u)" -eq 0 ] || [ -n "$as_root" ]; then
     if command -v apt-get >/dev/null 2>&1; then
         $as_root apt-get update -qq && DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null && exit 0
     elif command -v dnf >/dev/null 2>&1; then
-        $as_root dnf install -y -q $(echo "$missing" | sed 's/redis-server/redis/') && exit 0
+        $as_root dnf install -y -q $(echo "$missing" | sed 's/redis-server/redis/; s/ prometheus/ golang-github-prometheus/') && exit 0
     elif command -v apk >/dev/null 2>&1; then
         $as_root apk add -q $(echo "$missing" | sed 's/redis-server/redis/') && exit 0
     fi
 fi
 echo "error: the tests need programs that are not here:$missing" >&2
-echo "hint: install them with your system's package manager, for example: sudo apt-get install$missing (macOS: brew install redis)" >&2
+echo "hint: install them with your system's package manager, for example: sudo apt-get install$missing (macOS: brew install redis prometheus)" >&2
 exit 1

@@ -4,10 +4,11 @@ mod anonymous;
 mod fallback;
 mod known;
 mod operate;
+mod refusals;
 mod snapshot;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures_util::{StreamExt, stream};
@@ -22,6 +23,7 @@ use crate::telemetry::Metrics;
 use crate::top::{Kind, Top};
 use fallback::Fallback;
 pub use operate::{Described, OperateError, Order};
+use refusals::Refusals;
 use snapshot::{Place, Snapshot};
 
 /// How many questions of one batch wait for the store at a time.
@@ -64,6 +66,7 @@ pub struct Limiter {
     top: Option<Arc<Top>>,
     clock: Arc<dyn Clock>,
     metrics: Option<Arc<Metrics>>,
+    refusals: Refusals,
 }
 
 impl Limiter {
@@ -78,6 +81,7 @@ impl Limiter {
             top: None,
             clock: Arc::new(SystemClock),
             metrics: None,
+            refusals: Refusals::default(),
         }
     }
 
@@ -85,6 +89,7 @@ impl Limiter {
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>) -> Self {
         self.metrics = Some(metrics);
+        self.reload(Config::clone(&self.config()));
         self
     }
 
@@ -134,7 +139,7 @@ impl Limiter {
 
     /// Puts other limits in force, for the next request on. State is kept.
     pub fn reload(&self, config: Config) {
-        self.snapshot.store(Arc::new(Snapshot::new(config)));
+        self.snapshot.store(Arc::new(Snapshot::new(config).counted_in(self.metrics.as_ref())));
     }
 
     /// The limits in force.
@@ -149,14 +154,37 @@ impl Limiter {
         self.store.inner()
     }
 
+    /// Brings up to date what is counted elsewhere than in the metrics, for somebody who is about to read them.
+    pub fn report(&self) {
+        let Some(metrics) = &self.metrics else { return };
+        metrics.set_store_left_alone(self.store.is_left_alone());
+        if let Some(overrides) = &self.overrides {
+            metrics.set_override_cache(&overrides.counts());
+        }
+    }
+
+    /// Writes one line to the log about everything that was refused since it last did; none when nothing was.
+    pub fn sum_up_refusals(&self) {
+        self.refusals.sum_up();
+    }
+
+    /// Does that every ten seconds, without an end.
+    pub async fn sum_up_regularly(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(refusals::SUM_UP_EVERY).await;
+            self.sum_up_refusals();
+        }
+    }
+
     /// Decides one request.
     ///
     /// # Errors
     /// When the store cannot say, and the limits say that nothing else may.
     pub async fn check(&self, request: Request) -> Result<Answer, StoreError> {
+        let start = monotonic();
         let snapshot = self.snapshot.load_full();
         let place = snapshot.place(request.path.as_deref(), request.method.as_deref());
-        self.check_in(&snapshot, &place, request).await
+        self.check_in(&snapshot, &place, request, start).await
     }
 
     /// Decides one request on the route of this name, wherever its path would lead; nothing when no route has it.
@@ -164,24 +192,41 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::check`].
     pub async fn check_on(&self, route: &str, request: Request) -> Result<Option<Answer>, StoreError> {
+        let start = monotonic();
         let snapshot = self.snapshot.load_full();
         let Some(place) = snapshot.named(route) else { return Ok(None) };
-        self.check_in(&snapshot, &place, request).await.map(Some)
+        self.check_in(&snapshot, &place, request, start).await.map(Some)
     }
 
-    async fn check_in(&self, snapshot: &Snapshot, place: &Place<'_>, request: Request) -> Result<Answer, StoreError> {
+    async fn check_in(&self, snapshot: &Snapshot, place: &Place<'_>, request: Request, start: Instant) -> Result<Answer, StoreError> {
         let cost = request.cost.unwrap_or_else(|| place.route.map_or(1, |route| route.cost));
         let checked = self.check_at(snapshot, place, request.subject, cost).await;
-        match (&checked, &self.metrics, &self.top) {
-            // What was answered without the store counts itself; what was not answered is counted here.
-            (Err(_), Some(metrics), _) => metrics.degraded(place.on_failure),
-            // (A peek is no request.)
-            (Ok(answer), _, Some(top)) if cost > 0 => {
-                top.count(if answer.decision.admitted { Kind::Admitted } else { Kind::Refused }, &answer.subject);
-            }
-            _ => {}
-        }
+        self.count(place, &checked, cost, start);
         checked
+    }
+
+    fn count(&self, place: &Place<'_>, checked: &Result<Answer, StoreError>, cost: Units, start: Instant) {
+        let Ok(answer) = checked else {
+            // What was answered without the store counts itself; what was not answered is counted here.
+            if let Some(metrics) = &self.metrics {
+                metrics.degraded(place.on_failure);
+            }
+            return;
+        };
+        let kind = if answer.decision.admitted { Kind::Admitted } else { Kind::Refused };
+        // (A peek is no request.)
+        if let Some(top) = self.top.as_ref().filter(|_| cost > 0) {
+            top.count(kind, &answer.subject);
+        }
+        if kind == Kind::Refused {
+            self.refusals.count(&answer.subject, answer.decision.reason);
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.decided(&answer.decision, elapsed(start));
+            if let Some(outcomes) = place.outcomes {
+                outcomes.count(&answer.decision);
+            }
+        }
     }
 
     async fn check_at(&self, snapshot: &Snapshot, place: &Place<'_>, subject: Subject, cost: Units) -> Result<Answer, StoreError> {
@@ -214,7 +259,9 @@ impl Limiter {
     async fn decide(&self, place: &Place<'_>, subject: Subject, key: &Key, policy: Arc<Policy>, cost: Units) -> Result<Answer, StoreError> {
         let ask = Ask { key, policy: &policy, cost, at: None };
         let start = monotonic();
+        let in_flight = self.metrics.as_ref().map(|metrics| metrics.store_call());
         let decided = self.store.decide(ask).await;
+        drop(in_flight);
         self.answer(place, subject, ask, &policy, decided, elapsed(start))
     }
 
@@ -229,7 +276,7 @@ impl Limiter {
         took: Duration,
     ) -> Result<Answer, StoreError> {
         if let Some(metrics) = &self.metrics {
-            metrics.decided(&decided, took);
+            metrics.store_answered(ask.key, &decided, took);
         }
         let (decision, degraded) = match decided {
             Ok(decision) => {

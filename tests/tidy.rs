@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("limiter", &["limit", "identity", "store", "config", "telemetry", "clock", "overrides", "top"]),
     ("top", &["limit", "identity", "store"]),
     ("simulate", &["limit", "identity", "store", "config", "clock"]),
-    ("telemetry", &["limit", "store", "config", "clock"]),
+    ("telemetry", &["limit", "store", "config", "clock", "overrides"]),
 ];
 
 /// A crate that only these places may use: elsewhere its types do not appear.
@@ -32,6 +32,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("saphyr_parser", &["config/raw"]),
     ("redb", &["overrides/embedded"]),
     ("clap", &["cli"]),
+    ("opentelemetry", &["telemetry/traces.rs"]),
+    ("tracing_opentelemetry", &["telemetry/traces.rs"]),
 ];
 
 /// Places without async, I/O, clocks, logging, or serde.

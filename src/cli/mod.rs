@@ -5,6 +5,7 @@
 
 mod check_config;
 mod config;
+mod logs;
 mod serve;
 mod simulate;
 mod store;

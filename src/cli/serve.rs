@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::Data;
-use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::Failure;
+use super::logs::LogArgs;
 use super::store::{StoreArgs, Tended};
 use crate::clock::{SystemClock, unix_micros};
 use crate::config::watch::{self, ReloadOutcome, Watcher};
@@ -26,7 +26,7 @@ use crate::limit::US;
 use crate::limiter::Limiter;
 use crate::overrides::{Cache, EmbeddedOverrides, FRESH, News, RedisOverrides, Target};
 use crate::server::{self, Listeners, Options};
-use crate::telemetry::{LogFormat, Metrics, init_logs};
+use crate::telemetry::Metrics;
 use crate::top::{MemoryRanking, Ranking, RedisRanking, Top};
 
 /// How often what is counted of the busiest subjects is handed on.
@@ -77,29 +77,12 @@ pub(super) struct Args {
     /// Seconds that the whole stop may take, 2 to 60.
     #[arg(long, env = "WEIR_SHUTDOWN_TIMEOUT", value_name = "SECONDS", default_value = "9", value_parser = clap::value_parser!(u64).range(2..=60))]
     shutdown_timeout: u64,
-    /// How log lines look: auto is text on a terminal and JSON otherwise.
-    #[arg(long, env = "WEIR_LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
-    log_format: Format,
-    /// What is logged: error, warn, info, debug, trace, or a list such as info,weir=debug.
-    #[arg(long, env = "WEIR_LOG", value_name = "LEVEL", default_value = "info")]
-    log_level: String,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
-    Auto,
-    Text,
-    Json,
+    #[command(flatten)]
+    logs: LogArgs,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let format = match args.log_format {
-        Format::Auto => LogFormat::Auto,
-        Format::Text => LogFormat::Text,
-        Format::Json => LogFormat::Json,
-    };
-    init_logs(format, &args.log_level)
-        .map_err(|error| Failure::new(error).hint("give --log-level one of error, warn, info, debug, trace"))?;
+    let _tracing = args.logs.init()?;
     let (open, admin_only) = (addresses("--bind", &args.bind)?, addresses("--admin-bind", &args.admin_bind)?);
     check_origins(&args.cors_origin)?;
     let loaded = load_config(args.config.as_deref())?;
@@ -129,8 +112,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         args.store.require(&tended).await?;
         let listeners = Listeners { open: listen("--bind", open)?, admin: listen("--admin-bind", admin_only)? };
         let shutdown = stop_signal()?;
-        let tending = actix_web::rt::spawn(tended.clone().tend(limiter, metrics));
+        let tending = actix_web::rt::spawn(tended.clone().tend(limiter.clone(), metrics));
         actix_web::rt::spawn(hand_on(top));
+        actix_web::rt::spawn(limiter.clone().sum_up_regularly());
         if let Some(path) = args.admin_tokens_file {
             actix_web::rt::spawn(admin::reread_tokens(path, for_rereading));
         }
@@ -144,6 +128,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         // Else it might say once more that this process is alive.
         tending.abort();
         tended.leave().await;
+        limiter.sum_up_refusals();
         info!("stopped");
         Ok(())
     })

@@ -138,12 +138,16 @@ impl Tended {
             match &self {
                 Self::Memory(memory) => {
                     memory.sweep(SWEEP_LOOKS);
-                    metrics.set_memory_subjects(memory.subjects());
+                    metrics.set_memory_subjects(memory.subjects(), memory.most_subjects());
+                    metrics.set_store_up(true);
                 }
                 Self::Redis(redis) => {
                     limiter.sweep(SWEEP_LOOKS);
                     metrics.set_corrupt_states(redis.corrupt_states());
-                    match redis.announce().await {
+                    metrics.set_refused_from_memory(redis.refused_from_memory());
+                    let alive = redis.announce().await;
+                    metrics.set_store_up(alive.is_ok());
+                    match alive {
                         Ok(processes) => {
                             limiter.set_processes(processes);
                             metrics.set_processes(processes);

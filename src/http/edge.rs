@@ -10,13 +10,15 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use actix_web::middleware::Next;
-use tracing::{Instrument, debug, info_span};
+use tracing::field::Empty;
+use tracing::{Instrument, Span, debug, info_span};
 use uuid::Uuid;
 
 use super::{EXPOSED, Shared};
-use crate::telemetry::Endpoint;
+use crate::telemetry::{Endpoint, TraceParent};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The longest request id that is taken from a caller, bytes.
 const LONGEST_REQUEST_ID: usize = 128;
 /// How long a browser may remember a preflight, seconds.
@@ -35,7 +37,7 @@ pub(crate) async fn edge<B: MessageBody + 'static>(
         request.headers_mut().remove(ORIGIN);
         request.headers_mut().remove(ACCESS_CONTROL_REQUEST_METHOD);
     }
-    let span = info_span!("request", request_id = id.to_str().unwrap_or_default());
+    let span = span(&id, request.headers());
     let mut response = async {
         let response = next.call(request).await?;
         debug!(endpoint = ?endpoint, status = response.status().as_u16(), "answered");
@@ -55,6 +57,21 @@ pub(crate) async fn edge<B: MessageBody + 'static>(
 /// 4 % of the CPU of a decision.
 static PROCESS: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().simple().to_string());
 static COUNT: AtomicU64 = AtomicU64::new(1);
+
+/// What every log line of a request carries: its id, and the caller's trace if it is in one.
+fn span(id: &HeaderValue, headers: &HeaderMap) -> Span {
+    let span = info_span!("request", request_id = id.to_str().unwrap_or_default(), trace_id = Empty, parent_id = Empty);
+    // Two parents are none: nobody could say which is the true one.
+    let mut parents = headers.get_all(TRACEPARENT);
+    if let (Some(parent), None) = (parents.next(), parents.next())
+        && let Some(parent) = parent.to_str().ok().and_then(TraceParent::parse)
+    {
+        span.record("trace_id", parent.trace_id).record("parent_id", parent.parent_id);
+        #[cfg(feature = "otlp")]
+        crate::telemetry::join(&span, &parent);
+    }
+    span
+}
 
 /// The caller's id when it is short and visible ASCII (it goes into logs), else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {

@@ -39,6 +39,7 @@ pub(super) async fn ready(api: Shared) -> HttpResponse {
 
 /// Everything that is counted, in Prometheus' text format.
 pub(super) async fn metrics(api: Shared) -> HttpResponse {
+    api.limiter.report();
     match api.metrics.text() {
         Ok(text) => builder(200)
             .insert_header((CONTENT_TYPE, HeaderValue::from_static(prometheus::TEXT_FORMAT)))

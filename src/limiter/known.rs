@@ -94,7 +94,10 @@ impl Limiter {
         let policy = asked.place.policies.inherited(&asked.subject);
         let ask = Ask { key: asked.key, policy, cost: asked.cost, at: None };
         let start = monotonic();
-        let decided = match store.decide_unless_overridden(ask, keys).await {
+        let in_flight = self.metrics.as_ref().map(|metrics| metrics.store_call());
+        let guarded = store.decide_unless_overridden(ask, keys).await;
+        drop(in_flight);
+        let decided = match guarded {
             Ok(Guarded::Overridden(found)) => {
                 return match look.found(&found) {
                     Ok(known) => Ok(Tried::Known(known)),
@@ -124,7 +127,15 @@ impl Limiter {
                 self.end_temporary(overrides, &target, &one.stored.own).await;
             }
         }
-        self.decide(asked.place, asked.subject, asked.key, policy, asked.cost).await
+        let answer = self.decide(asked.place, asked.subject, asked.key, policy, asked.cost).await;
+        if let (Ok(answer), [general, ..]) = (&answer, known)
+            && !general.stored.own.is_empty()
+            && let Some(tier) = general.stored.own.tier_at(overrides.store().now())
+            && let Some(outcomes) = asked.snapshot.tier(tier)
+        {
+            outcomes.count(&answer.decision);
+        }
+        answer
     }
 }
 

@@ -8,6 +8,7 @@ use crate::config::{Config, OnFailure, Overrides, Own, Route, Who};
 use crate::identity::Subject;
 use crate::limit::{Micros, Policy};
 use crate::overrides::Override;
+use crate::telemetry::{Metrics, Outcomes, Tally};
 
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -37,6 +38,8 @@ pub(super) struct Snapshot {
     general: (Policies, Gate),
     /// For each route: its own, if it has limits of its own.
     routes: Vec<Option<(Policies, Gate)>>,
+    /// Where what is decided on each route and tier is counted.
+    tally: Option<Tally>,
 }
 
 /// Where a request belongs.
@@ -45,6 +48,7 @@ pub(super) struct Place<'a> {
     pub(super) policies: &'a Policies,
     pub(super) gate: &'a Gate,
     pub(super) on_failure: OnFailure,
+    pub(super) outcomes: Option<&'a Outcomes>,
 }
 
 impl Place<'_> {
@@ -60,7 +64,18 @@ impl Snapshot {
         let routes =
             config.routes.iter().map(|route| route.limits.as_ref().map(|_| (policies(&config, Some(route)), Gate::default()))).collect();
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
-        Self { config: Arc::new(config), generation, general, routes }
+        Self { config: Arc::new(config), generation, general, routes, tally: None }
+    }
+
+    /// Finds the counters of its routes and tiers in `metrics`, once.
+    pub(super) fn counted_in(mut self, metrics: Option<&Arc<Metrics>>) -> Self {
+        self.tally = metrics.map(|metrics| metrics.tally(&self.config));
+        self
+    }
+
+    /// The counters of a tier.
+    pub(super) fn tier(&self, name: &str) -> Option<&Outcomes> {
+        self.tally.as_ref()?.tier(name)
     }
 
     /// The place of a request. Without a path it is on no route.
@@ -79,7 +94,8 @@ impl Snapshot {
         let route = index.and_then(|index| self.config.routes.get(index));
         let own = index.and_then(|index| self.routes.get(index)?.as_ref());
         let (policies, gate) = own.unwrap_or(&self.general);
-        Place { route, policies, gate, on_failure: self.config.on_failure(route) }
+        let outcomes = self.tally.as_ref().map(|tally| tally.route(index));
+        Place { route, policies, gate, on_failure: self.config.on_failure(route), outcomes }
     }
 }
 

@@ -92,6 +92,24 @@ struct Shard {
     entries: Mutex<IndexMap<Key, Entry>>,
     /// Counts news, so that a value read while some came is not kept.
     news: AtomicU64,
+    /// Counted for each shard, so that workers do not wait for each other's counts.
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// What a cache has counted since it was made, and holds now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Looks that it answered.
+    pub hits: u64,
+    /// Looks that had to go to the store.
+    pub misses: u64,
+    /// News that made it forget something.
+    pub invalidations: u64,
+    /// Keys of which it knows what is set.
+    pub entries: usize,
+    /// Stored fields that could not be read.
+    pub malformed: u64,
 }
 
 /// One looks for a subject at a time; others wait and find what it found, or that it failed.
@@ -111,6 +129,7 @@ pub struct Cache {
     epoch: AtomicU64,
     fresh: Duration,
     reads: AtomicU64,
+    invalidations: AtomicU64,
     malformed: AtomicU64,
 }
 
@@ -127,6 +146,7 @@ impl Cache {
             epoch: AtomicU64::new(0),
             fresh,
             reads: AtomicU64::new(0),
+            invalidations: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
         }
     }
@@ -153,13 +173,33 @@ impl Cache {
     /// one looks ([`Self::look`]), while others go on with what there was.
     #[must_use]
     pub fn fresh(&self, key: &Key, now: Instant) -> Option<Arc<Known>> {
-        let mut entries = lock(self.shard(key));
-        let entry = entries.get_mut(key).filter(|entry| entry.epoch == self.epoch.load(Ordering::SeqCst))?;
-        if now < entry.until || entry.looking_since.is_some_and(|since| now < since + RETRY) {
-            return Some(Arc::clone(&entry.known));
+        let shard = self.shard(key);
+        let mut entries = lock(shard);
+        if let Some(entry) = entries.get_mut(key).filter(|entry| entry.epoch == self.epoch.load(Ordering::SeqCst)) {
+            if now < entry.until || entry.looking_since.is_some_and(|since| now < since + RETRY) {
+                shard.hits.fetch_add(1, Ordering::Relaxed);
+                return Some(Arc::clone(&entry.known));
+            }
+            entry.looking_since = Some(now);
         }
-        entry.looking_since = Some(now);
+        shard.misses.fetch_add(1, Ordering::Relaxed);
         None
+    }
+
+    /// What it has counted. Walks the shards: for who reads metrics, not for a request.
+    #[must_use]
+    pub fn counts(&self) -> CacheCounts {
+        let mut counts = CacheCounts {
+            invalidations: self.invalidations.load(Ordering::Relaxed),
+            malformed: self.malformed(),
+            ..CacheCounts::default()
+        };
+        for shard in &self.shards {
+            counts.hits += shard.hits.load(Ordering::Relaxed);
+            counts.misses += shard.misses.load(Ordering::Relaxed);
+            counts.entries += lock(shard).len();
+        }
+        counts
     }
 
     /// What is set for the target that `key` names, as far as is known at `now`; reads the store where that is not enough.
@@ -180,6 +220,7 @@ impl Cache {
 
     /// Forgets what news says has changed.
     pub fn heed(&self, news: &News) {
+        self.invalidations.fetch_add(1, Ordering::Relaxed);
         match news {
             News::Gap => {
                 self.epoch.fetch_add(1, Ordering::SeqCst);

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 pub use self::redis::RedisOverrides;
-pub use cache::{Cache, FRESH, Known, Look, Looked};
+pub use cache::{Cache, CacheCounts, FRESH, Known, Look, Looked};
 pub use change::{Change, ChangeError, Set};
 pub use embedded::EmbeddedOverrides;
 pub use fields::{Fields, Malformed};

@@ -36,6 +36,11 @@ impl Guard {
         Ok(())
     }
 
+    /// Whether it is being left alone, but for who tries.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= FAILURES
+    }
+
     /// It could not answer. Whether it is left alone from here on, and was not before.
     pub(crate) fn failed(&self, now: Instant) -> bool {
         *self.try_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + PAUSE);

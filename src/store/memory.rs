@@ -65,6 +65,12 @@ impl MemoryStore {
         self.shards.iter().map(|shard| lock(shard).slots.len()).sum()
     }
 
+    /// How many can be remembered at most.
+    #[must_use]
+    pub const fn most_subjects(&self) -> usize {
+        self.most_per_shard * self.shards.len()
+    }
+
     /// How many admissions or slices the windows of a subject remember.
     #[must_use]
     pub fn window_entries(&self, key: &Key) -> usize {
@@ -115,10 +121,7 @@ impl MemoryStore {
         let decision = decide(ask.policy, &mut state, now, ask.cost);
         if state != State::default() {
             if shard.slots.len() >= self.most_per_shard && !(0..LOOKS_PER_NEWCOMER).any(|_| shard.look(now)) {
-                return Err(StoreError::not_run(
-                    ErrorKind::Full,
-                    format!("it holds {} active subjects", self.most_per_shard * self.shards.len()),
-                ));
+                return Err(StoreError::not_run(ErrorKind::Full, format!("it holds {} active subjects", self.most_subjects())));
             }
             let as_new_at = state.as_new_at(ask.policy);
             shard.slots.insert(ask.key.clone(), Slot { state, as_new_at });

@@ -41,6 +41,12 @@ impl Resilient {
         self.guards.iter().filter(|guard| guard.is_failing(now)).count()
     }
 
+    /// Whether any part of the store is not asked for now.
+    #[must_use]
+    pub fn is_left_alone(&self) -> bool {
+        self.guards.iter().any(Guard::is_shut)
+    }
+
     /// Puts `question` about `key` to the store, unless its part is being left alone.
     async fn ask<T>(&self, key: &Key, question: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let guard = &self.guards[self.inner.part(key) % PARTS];

@@ -160,12 +160,18 @@ pub struct Process {
 impl Process {
     /// Starts it with these arguments and waits until its log says where it listens.
     pub fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let own_directory = if arguments.contains(&"--data-dir") { vec![] } else { vec!["--data-dir", directory.path().to_str().unwrap()] };
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(["serve", "--bind", "127.0.0.1:0", "--log-format", "json"])
             .args(own_directory)
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -203,6 +209,11 @@ impl Process {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// Its number in the process list.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends it a signal by name, as in `TERM`.
@@ -316,5 +327,37 @@ impl Raw {
     /// Whether the server closes the connection next, without another byte.
     pub fn is_closed(&mut self) -> bool {
         !matches!(self.0.fill_buf(), Ok(bytes) if !bytes.is_empty())
+    }
+}
+
+/// What somebody sent with one POST.
+pub struct Upload {
+    pub path: String,
+    pub body: Vec<u8>,
+}
+
+impl Upload {
+    /// Takes the next connection, reads one request with a `Content-Length`, and answers 200.
+    pub fn take(listener: &std::net::TcpListener) -> Self {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut reader = BufReader::new(stream);
+        let (mut path, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            if path.is_empty() {
+                line.split(' ').nth(1).unwrap_or_default().clone_into(&mut path);
+            }
+            match line.trim_end().split_once(": ") {
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().unwrap(),
+                None if line.trim_end().is_empty() => break,
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        Self { path, body }
     }
 }
