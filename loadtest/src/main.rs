@@ -5,7 +5,18 @@
 mod bare;
 mod bench;
 mod client;
+mod floor;
+mod live;
+mod plan;
 mod process;
+mod report;
+mod result;
+mod run;
+mod scenario;
+mod servers;
+mod stats;
+mod tally;
+mod virtual_time;
 
 use std::io;
 use std::process::ExitCode;
@@ -23,7 +34,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure CPU per decision, as ratios against the floor in the same run.
+    /// Run scenarios and say what came of them.
+    Run(run::Args),
+    /// The scenarios that there are, each with its question.
+    List,
+    /// Measure the table of aims: CPU per decision as ratios against the floor in the same run, and the rest.
     Bench(bench::Args),
     /// Write a made-up access log in nginx's combined format to stdout.
     AccessLog(access_log::Args),
@@ -37,6 +52,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::List => list(),
         Command::Bench(args) => bench::run(&args),
         Command::AccessLog(args) => access_log::run(&args).map_err(Failure::from),
         Command::Bare(args) => bare::run(&args),
@@ -50,4 +67,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn list() -> Result<(), Failure> {
+    for scenario in run::list()? {
+        println!("{:<12} {}", scenario.name, scenario.question);
+    }
+    Ok(())
 }
