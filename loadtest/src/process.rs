@@ -1,9 +1,10 @@
 //! Servers under test: started on loopback, watched through the kernel's own accounting, ended with the run.
 
 use std::fs;
+use std::io::{Read as _, Seek as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Failure;
@@ -31,19 +32,20 @@ impl Process {
             match Self::start_once(program, &arguments)? {
                 Ok(process) => return Ok(process),
                 Err(_) if starts < MOST_STARTS => {}
-                Err(status) => return Err(format!("{program} ended at once: {status}").into()),
+                Err(how) => return Err(format!("{program} ended at once: {how}").into()),
             }
         }
     }
 
-    /// The inner error is how it ended.
-    fn start_once(program: &str, arguments: impl Fn(SocketAddr) -> Vec<String>) -> Result<Result<Self, ExitStatus>, Failure> {
+    /// The inner error is how it ended, and what it said.
+    fn start_once(program: &str, arguments: impl Fn(SocketAddr) -> Vec<String>) -> Result<Result<Self, String>, Failure> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let mut said = tempfile::tempfile()?;
         let child = Command::new(program)
             .args(arguments(address))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(said.try_clone()?)
             .spawn()
             .map_err(|error| format!("cannot start {program}: {error}"))?;
         let mut process = Self { child, address };
@@ -51,7 +53,10 @@ impl Process {
         loop {
             // Before the address is asked: whoever else has it would answer.
             if let Some(status) = process.child.try_wait()? {
-                return Ok(Err(status));
+                let mut text = String::new();
+                said.rewind()?;
+                said.read_to_string(&mut text)?;
+                return Ok(Err(format!("{status}\n{}", text.trim())));
             }
             if TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok() {
                 return Ok(Ok(process));

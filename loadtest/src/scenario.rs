@@ -261,7 +261,9 @@ impl Scenario {
 
     /// The content of a variant's limit file: JSON, which is YAML too.
     pub(crate) fn limits(&self, variant: &Variant) -> Json {
-        let mut merged = Json::Object(self.limits.clone());
+        // A limit file that says nothing at all is taken for a mistake.
+        let mut merged = serde_json::json!({"defaults": {}});
+        lay_over(&mut merged, &Json::Object(self.limits.clone()));
         lay_over(&mut merged, &Json::Object(variant.limits.clone()));
         merged
     }

@@ -94,7 +94,7 @@ pub(super) struct Bench<'a> {
 }
 
 /// The default policy: a user of many asks seldom enough that its breaker stays closed.
-const DEFAULT: &str = "{}";
+const DEFAULT: &str = r#"{"defaults": {}}"#;
 const SMALL_WINDOW: &str = r#"{"defaults": {"tokens_per_second": 100000, "bucket_capacity": 100000000, "window_limit": 10}}"#;
 const LARGE_WINDOW: &str = r#"{"defaults": {"tokens_per_second": 100000, "bucket_capacity": 100000000, "window_limit": 10000}}"#;
 /// Subjects whose windows are full when the cost of a large limit is measured.
