@@ -14,6 +14,9 @@ use crate::stats::Latencies;
 /// An answer that has not come by then does not come, and the connection is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often the service has taken a changed limit file.
+pub(crate) const RELOADS: &str = "weir_config_reloads_total{result=\"applied\"}";
+
 /// What came back.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
@@ -94,6 +97,15 @@ pub(crate) async fn drive(
     }
     all.took = start.elapsed();
     Ok(all)
+}
+
+/// One value of `/metrics`; `name` is all that stands before it, labels included. 0 when there is none.
+pub(crate) async fn metric(address: SocketAddr, name: &str) -> Result<f64, Failure> {
+    let mut connection = Connection::open(address).await?;
+    connection.ask(b"GET /metrics HTTP/1.1\r\nhost: bench\r\n\r\n").await?;
+    let text = String::from_utf8_lossy(&connection.buffer);
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(value.map_or(Ok(0.0), str::parse)?)
 }
 
 /// A keep-alive connection.

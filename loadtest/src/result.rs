@@ -63,14 +63,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn new(scenario: &Scenario, rounds: Vec<Round>) -> Self {
+    pub(crate) fn new(scenario: &Scenario, rounds: &[Round]) -> Self {
         let of = |name: &str| rounds.iter().filter(|round| round.variant == name).collect::<Vec<_>>();
         let variants: Vec<Summary> = scenario
             .variants
             .iter()
             .filter_map(|variant| Some(Summary { variant: variant.name.clone(), groups: medians(&of(&variant.name))? }))
             .collect();
-        let expectations = scenario.expect.iter().map(|expect| hold(expect, &rounds)).collect();
+        let expectations = scenario.expect.iter().map(|expect| hold(expect, rounds)).collect();
         Self {
             scenario: scenario.name.clone(),
             question: scenario.question.clone(),

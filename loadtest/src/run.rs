@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
+use crate::client::{RELOADS, metric};
 use crate::floor::{Floor, Floors};
 use crate::live::Live;
 use crate::plan::in_miniature;
 use crate::process::weir;
 use crate::report;
 use crate::result::{Measured, Outcome, Round};
-use crate::scenario::{Clock, Event, Group, Scenario, Variant};
+use crate::scenario::{Clock, Event, Group, Scenario, Variant, What};
 use crate::servers::Servers;
 use crate::tally::{Figures, Tally};
 use crate::virtual_time;
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut outcomes = Vec::with_capacity(scenarios.len());
     for scenario in scenarios {
         let rounds = runtime.block_on(all_rounds(args, &scenario, &weir, url))?;
-        let outcome = Outcome::new(&scenario, rounds);
+        let outcome = Outcome::new(&scenario, &rounds);
         println!("{}", report::table(&outcome));
         outcomes.push(outcome);
     }
@@ -158,7 +159,7 @@ fn bar(scenario: &Scenario, variant: &Variant, round: u32) -> ProgressBar {
 }
 
 fn virtually(scenario: &Scenario, variant: &Variant) -> Result<Vec<Measured>, Failure> {
-    Ok(measured(scenario, variant, virtual_time::run(scenario, variant)?, scenario.seconds, &Figures::new()))
+    Ok(measured(scenario, variant, &virtual_time::run(scenario, variant)?, scenario.seconds, &Figures::new()))
 }
 
 async fn really(
@@ -182,10 +183,13 @@ async fn really(
     let took = began.elapsed().as_secs_f64();
     let mut costs = Figures::new();
     servers.figures(&before, live.progress().1, &mut costs)?;
+    if variant.events.iter().any(|event| event.what == What::SaveLimits) {
+        costs.insert("reloads".to_owned(), metric(servers.address, RELOADS).await?);
+    }
     if let Some(floor) = floor {
         against(floor, live.progress().1 as f64 / took, &mut costs);
     }
-    Ok(measured(scenario, variant, live.tallies(), took, &costs))
+    Ok(measured(scenario, variant, &live.tallies(), took, &costs))
 }
 
 /// Makes happen what is to happen, and shows how far it is, until something fails.
@@ -223,7 +227,7 @@ fn against(floor: Floor, per_second: f64, figures: &mut Figures) {
 }
 
 /// Every group, those that are counted together, and all.
-fn measured(scenario: &Scenario, variant: &Variant, groups: Vec<(Group, Tally)>, took: f64, costs: &Figures) -> Vec<Measured> {
+fn measured(scenario: &Scenario, variant: &Variant, groups: &[(Group, Tally)], took: f64, costs: &Figures) -> Vec<Measured> {
     let limits = scenario.limits(variant);
     let window = limits.pointer("/defaults/window_seconds").and_then(serde_json::Value::as_f64).unwrap_or(DEFAULT_WINDOW);
     let mut named: Vec<(String, Tally)> = Vec::new();
@@ -231,10 +235,10 @@ fn measured(scenario: &Scenario, variant: &Variant, groups: Vec<(Group, Tally)>,
         Some((_, sum)) => sum.merge(tally),
         None => named.push((name.to_owned(), tally.clone())),
     };
-    for (group, tally) in &groups {
+    for (group, tally) in groups {
         count(&group.name, tally);
     }
-    for (group, tally) in &groups {
+    for (group, tally) in groups {
         group.counted_with.iter().for_each(|name| count(name, tally));
         count("all", tally);
     }

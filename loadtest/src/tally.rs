@@ -144,14 +144,13 @@ impl Tally {
         let Some(user) = ended.user.and_then(|user| self.users.get_mut(user)) else { return };
         user.requests += 1;
         user.successes += u64::from(ended.success);
-        if self.burst_size > 0 {
-            let burst = ended.index / self.burst_size;
-            let so_far = user.burst.filter(|(number, _)| *number == burst).is_none_or(|(_, whole)| whole);
-            user.burst = Some((burst, so_far && ended.at_first));
-            if ended.index % self.burst_size == self.burst_size - 1 {
-                self.bursts += 1;
-                self.whole_bursts += u64::from(so_far && ended.at_first);
-            }
+        // A size of 0 is no burst.
+        let Some(burst) = ended.index.checked_div(self.burst_size) else { return };
+        let so_far = user.burst.filter(|(number, _)| *number == burst).is_none_or(|(_, whole)| whole);
+        user.burst = Some((burst, so_far && ended.at_first));
+        if ended.index % self.burst_size == self.burst_size - 1 {
+            self.bursts += 1;
+            self.whole_bursts += u64::from(so_far && ended.at_first);
         }
     }
 
