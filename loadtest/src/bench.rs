@@ -8,7 +8,7 @@ mod table;
 
 use std::path::PathBuf;
 
-use crate::Failure;
+use crate::{Failure, block_on};
 use measure::Bench;
 use table::Row;
 
@@ -44,14 +44,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut bench = Bench::start(args)?;
-    runtime.block_on(bench.fill())?;
+    block_on(bench.fill())?;
     for round in 0..args.rounds.clamp(1, 100) {
         eprintln!("round {} of {}", round + 1, args.rounds);
-        runtime.block_on(bench.round(round))?;
+        block_on(bench.round(round))?;
     }
-    let bytes = runtime.block_on(bench.bytes())?;
+    let bytes = block_on(bench.bytes())?;
     let mut rows = bench.rows(bytes);
     drop(bench);
     if !args.without_criterion {

@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use loadtest::access_log;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Load tests for weir, and the traffic they are made with.
 #[derive(Debug, Parser)]
@@ -67,6 +68,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs `work` on one thread beside this one. A signal ends it, and with it the servers that it started.
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminated = signal(SignalKind::terminate())?;
+        tokio::select! {
+            done = work => done,
+            _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+            _ = terminated.recv() => Err("terminated".into()),
+        }
+    })
 }
 
 fn list() -> Result<(), Failure> {

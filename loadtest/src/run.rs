@@ -73,10 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let scenarios = args.scenarios.iter().map(|name| prepare(args, name)).collect::<Result<Vec<_>, _>>()?;
     let url = args.url.as_deref().map(address).transpose()?;
     let weir = if url.is_none() { weir(args.weir.as_deref())? } else { String::new() };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut outcomes = Vec::with_capacity(scenarios.len());
     for scenario in scenarios {
-        let rounds = runtime.block_on(all_rounds(args, &scenario, &weir, url))?;
+        let rounds = crate::block_on(all_rounds(args, &scenario, &weir, url))?;
         let outcome = Outcome::new(&scenario, &rounds);
         println!("{}", report::table(&outcome));
         outcomes.push(outcome);

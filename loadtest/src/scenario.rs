@@ -18,6 +18,8 @@ const MOST_SECONDS: f64 = 86_400.0;
 const MOST_RATE: f64 = 1e6;
 const MOST_ROUNDS: u32 = 50;
 const MOST_EVENTS: usize = 1_000;
+/// Requests of one group before anything is measured, and on a virtual clock: more take longer than anybody waits.
+const MOST_UNTIMED: f64 = 1e8;
 
 /// A question, and the traffic that answers it.
 #[derive(Debug, Clone, Deserialize)]
@@ -307,9 +309,20 @@ impl Scenario {
             }
         }
         for group in self.groups(variant) {
-            check_group(group, variant.clock).map_err(|problem| format!("groups.{}: {problem}", group.name))?;
+            let checked = check_group(group, variant.clock).and_then(|()| self.check_amount(group, variant.clock));
+            checked.map_err(|problem| format!("groups.{}: {problem}", group.name))?;
         }
         Ok(())
+    }
+
+    /// What no time bounds is bounded by its number.
+    fn check_amount(&self, group: &Group, clock: Clock) -> Result<(), String> {
+        let users = group.users as f64;
+        within("users x warm_up", users * group.warm_up as f64, 0.0, MOST_UNTIMED)?;
+        match (clock, group.pace().and_then(|pace| pace.rate)) {
+            (Clock::Virtual, Some(rate)) => within("users x rate x seconds", users * rate * self.seconds, 0.0, MOST_UNTIMED),
+            _ => Ok(()),
+        }
     }
 }
 
