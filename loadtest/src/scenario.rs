@@ -36,7 +36,7 @@ pub(crate) struct Scenario {
     pub rounds: u32,
     /// Each variant ends at the latest after so long, s.
     pub seconds: f64,
-    /// A request counts as a success when it is admitted within this long of its intended start, s.
+    /// A request counts as a success when it is admitted at the first try, or within this long of it, s.
     #[serde(default = "two")]
     pub success_within_seconds: f64,
     /// Whether a user is an API key, or named in the body.

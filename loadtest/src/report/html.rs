@@ -91,21 +91,17 @@ fn charts(outcome: &Outcome) -> Result<Vec<String>, Failure> {
         lines("Success rate of each user, lowest first", "user", "share", &ranked)?,
         lines("Latency of the answer", "nines (1: 90 %, 2: 99 %, 3: 99.9 %)", "log10 of ms", &tail)?,
         lines("Answers", "s", "per second", &over_time(|point| point.answers_per_second))?,
-        lines("Refused", "s", "per second", &over_time(|point| point.refused_per_second))?,
-        lines(
-            "Answered without the store",
-            "s",
-            "per second",
-            &over_time(|point| point.degraded_per_second).into_iter().filter(busy).collect::<Vec<_>>(),
-        )?,
+        lines("Refused", "s", "per second", &some(over_time(|point| point.refused_per_second)))?,
+        lines("Answered without the store", "s", "per second", &some(over_time(|point| point.degraded_per_second)))?,
         lines("Slowest answer", "s", "ms", &over_time(|point| point.worst_ms))?,
     ];
     Ok(drawn.into_iter().flatten().collect())
 }
 
-/// A line that is not flat on the ground.
-fn busy(line: &Line) -> bool {
-    line.1.iter().any(|(_, value)| *value > 0.0)
+/// The lines that are not flat on the ground.
+fn some(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.retain(|(_, points)| points.iter().any(|(_, value)| *value > 0.0));
+    lines
 }
 
 fn escaped(text: &str) -> String {
