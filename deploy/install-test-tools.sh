@@ -8,6 +8,9 @@ need() { # program package
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
 need redis-server redis-server
+# The examples in the documents and in --help.
+need bash bash
+need curl curl
 
 [ -z "$missing" ] && exit 0
 

@@ -28,3 +28,6 @@ pub mod server;
 pub mod simulate;
 pub mod store;
 pub mod telemetry;
+
+/// The version, and in a release build the commit it was made from: `0.1.0 (0123456789ab)`.
+pub const VERSION: &str = env!("WEIR_VERSION");

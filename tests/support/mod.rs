@@ -9,5 +9,6 @@ pub mod policy;
 pub mod random;
 pub mod redis;
 pub mod server;
+pub mod shell;
 pub mod twin;
 pub mod vectors;
