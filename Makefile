@@ -4,10 +4,14 @@ CARGO ?= cargo
 # Warnings are errors here, and only here: a newer compiler's new warning must not stop a user's build.
 STRICT = -D warnings
 
-.PHONY: run test tools fmt-check lint doc unit bench chaos clean
+.PHONY: run build test tools fmt-check lint doc unit bench chaos docs deny msrv clean
 
 run:
 	$(CARGO) run --release -- serve --config config/limit.yaml
+
+# Into target/release: weir, and loadtest.
+build:
+	$(CARGO) build --release --locked --workspace --bins
 
 test: tools fmt-check lint doc unit
 
@@ -29,6 +33,21 @@ unit:
 
 bench:
 	$(CARGO) run --release --locked -p loadtest -- bench
+
+# What stands in the documents and is made by the programs themselves. A test says when it is behind.
+docs:
+	$(CARGO) build --locked --workspace --bins
+	target/debug/loadtest plot --out docs/plots
+	target/debug/weir reference | sed -i -e '/<!-- made by weir reference -->/,/<!-- end -->/{//!d}' -e '/<!-- made by weir reference -->/r /dev/stdin' docs/configuration.md
+
+# Licences, bans, sources (no network needed once the crates are there: cargo fetch) and advisories (the database comes from GitHub).
+DENY ?= advisories licenses bans sources
+deny:
+	$(CARGO) deny --locked check $(DENY)
+
+# The oldest compiler that Cargo.toml promises. It must be installed: rustup toolchain install.
+msrv:
+	$(CARGO) +$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1) check --workspace --all-targets --locked --target-dir target/msrv
 
 clean:
 	$(CARGO) clean

@@ -11,6 +11,8 @@ need redis-server redis-server
 # The examples in the documents and in --help.
 need bash bash
 need curl curl
+# What a build says of its commit.
+need git git
 
 [ -z "$missing" ] && exit 0
 

@@ -31,6 +31,9 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("saphyr_parser", &["config/raw"]),
     ("redb", &["overrides/embedded"]),
     ("clap", &["cli"]),
+    ("clap_complete", &["cli/paper"]),
+    ("clap_mangen", &["cli/paper"]),
+    ("ureq", &["cli"]),
 ];
 
 /// Places without async, I/O, clocks, logging, or serde.

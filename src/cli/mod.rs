@@ -7,6 +7,7 @@ mod check_config;
 mod config;
 mod health;
 mod paper;
+mod reference;
 mod serve;
 mod simulate;
 mod token;
@@ -49,6 +50,8 @@ enum Command {
     Completions(paper::CompletionsArgs),
     /// Print the manual page.
     Man(paper::ManArgs),
+    /// Print the reference of limit.yaml and of the service's flags, as Markdown.
+    Reference(reference::Args),
 }
 
 /// Why a command failed, for a person.
@@ -86,6 +89,7 @@ pub fn main() -> ExitCode {
         Command::Health(args) => health::run(&args),
         Command::Completions(args) => paper::completions(&args),
         Command::Man(args) => paper::man(&args),
+        Command::Reference(args) => reference::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "some test binaries have this as a module of a module")]
 #![allow(clippy::large_enum_variant, reason = "a handful of them, in tests")]
 
+pub mod document;
 pub mod policy;
 pub mod random;
 pub mod redis;

@@ -38,12 +38,15 @@ impl Shell {
         for below in ["config", "deploy"] {
             copy(&Path::new(PROJECT).join(below), &home.join(below));
         }
+        // curl tells its progress only where nobody watches a terminal; a reader does.
+        fs::write(session.join(".curlrc"), "no-progress-meter").unwrap();
         let ports = BTreeMap::from(PORTS.map(|port| (port, free_port())));
         let scripts = format!("{PROJECT}/tests/support/shell");
         let mut bash = Command::new("bash")
             .current_dir(&home)
             .arg("-c")
             .arg(r#"PATH="$SCRIPTS:$PATH"; while read -r; do . "$SESSION/command"; done"#)
+            .env("CURL_HOME", &session)
             .envs([("SESSION", session.to_str().unwrap()), ("PROJECT", PROJECT), ("SCRIPTS", &scripts)])
             .envs([("WEIR", env!("CARGO_BIN_EXE_weir")), ("CARGO", env!("CARGO"))])
             .env("WEIR_BIND", format!("127.0.0.1:{}", ports["8080"]))
