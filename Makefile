@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Warnings are errors here, and only here: a newer compiler's new warning must not stop a user's build.
 STRICT = -D warnings
 
-.PHONY: run build test tools fmt-check lint doc unit bench chaos docs deny msrv clean
+.PHONY: run build install test tools fmt-check lint doc unit bench chaos docs deny msrv clean
 
 run:
 	$(CARGO) run --release -- serve --config config/limit.yaml
@@ -12,6 +12,16 @@ run:
 # Into target/release: weir, and loadtest.
 build:
 	$(CARGO) build --release --locked --workspace --bins
+
+# The binary, its manual pages, and completions for bash, zsh and fish.
+PREFIX ?= /usr/local
+install: build
+	install -D -m 0755 target/release/weir $(DESTDIR)$(PREFIX)/bin/weir
+	target/release/weir man --out $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	target/release/weir completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weir
+	target/release/weir completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weir
+	target/release/weir completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weir.fish
 
 test: tools fmt-check lint doc unit
 
