@@ -153,6 +153,7 @@ fn there_is_a_manual_page_for_every_command_with_its_examples() {
     for (words, help) in &commands {
         let name = std::iter::once("weir").chain(words.iter().map(String::as_str)).collect::<Vec<_>>().join("-");
         let page = std::fs::read_to_string(folder.path().join(format!("man1/{name}.1"))).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(page.is_ascii(), "{name}.1: roff takes other characters only with a preprocessor");
         let plain = page.replace("\\-", "-").replace("\\\\", "\\").replace("\\*(Aq", "'").replace("\\'", "'");
         for example in examples(help) {
             assert!(plain.contains(&example), "{name}.1 has not: {example}\n{plain}");

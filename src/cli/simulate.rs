@@ -34,7 +34,7 @@ Examples:
   zcat -f access.log* | weir simulate --trace - --json       from a pipe, the report as JSON
 
 A trace has one JSON object a line:
-  {\"at\":1767225600000000,\"user\":\"a\",\"cost\":1}     a request (at in µs; cost 1 if left out)
+  {\"at\":1767225600000000,\"user\":\"a\",\"cost\":1}     a request (at: microseconds; cost: 1)
   {\"at\":1767225600000000,\"user\":\"a\",\"policy\":{\"bucket_capacity\":50}}
                                                   that user's override from here on
 or is an access log in nginx's combined format. Either may be gzip.";
@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
     /// Where state is kept: memory, or a Redis (under a random prefix that is removed afterwards).
-    #[arg(long, value_name = "memory|redis://…", default_value = "memory")]
+    #[arg(long, value_name = "memory|redis://HOST", default_value = "memory")]
     store: String,
     /// Write one JSON line per decision there; `-` is stdout, and the report then goes to stderr.
     #[arg(long, value_name = "FILE")]
