@@ -46,7 +46,7 @@ base() {
                 tr -d "'" | awk '{ print $1 }' | xargs -n 1 curl -fsSLO)
             for package in "$work"/debs/*.deb; do dpkg-deb -x "$package" "$2"; done
             # The image has the files of these packages, and nothing to run.
-            rm -rf "$2"/bin "$2"/sbin "$2"/usr/bin "$2"/usr/sbin
+            rm -rf "$2"/bin "$2"/sbin "$2"/usr/bin "$2"/usr/sbin "$2"/usr/share/doc "$2"/etc/update-motd.d
             mkdir -p "$2/tmp" "$2/etc" "$2/home/nonroot"
             chmod 1777 "$2/tmp"
             echo 'nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin' >"$2/etc/passwd"
