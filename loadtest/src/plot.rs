@@ -54,7 +54,7 @@ struct Run {
 struct Second {
     offered: u32,
     admitted: u32,
-    /// Whether a decision in it met an open breaker.
+    /// Whether a decision in it met an open breaker, where all are about one user.
     storm: bool,
 }
 
@@ -132,6 +132,8 @@ fn simulate(weir: &str, name: &str, arguments: &[&str], input: String) -> Result
 
 fn count(decisions: impl BufRead) -> Result<Vec<Second>, Failure> {
     let mut counted: BTreeMap<u64, Second> = BTreeMap::new();
+    // Of many users some breaker is always open: that says something of one alone.
+    let (mut one, mut many) = (None, false);
     for line in decisions.lines() {
         let decision: serde_json::Value = serde_json::from_str(&line?)?;
         let at = decision["at"].as_u64().ok_or("a decision without a time")?;
@@ -139,6 +141,7 @@ fn count(decisions: impl BufRead) -> Result<Vec<Second>, Failure> {
         second.offered += 1;
         second.admitted += u32::from(decision["allowed"] == true);
         second.storm |= decision["breaker_open"] == true;
+        many |= *one.get_or_insert_with(|| decision["user"].clone()) != decision["user"];
     }
     let (Some((first, _)), Some((last, _))) = (counted.first_key_value(), counted.last_key_value()) else {
         return Err("no decisions".into());
@@ -149,7 +152,7 @@ fn count(decisions: impl BufRead) -> Result<Vec<Second>, Failure> {
     }
     let mut seconds = vec![Second::default(); span];
     for (at, second) in counted {
-        seconds[usize::try_from(at - first)?] = second;
+        seconds[usize::try_from(at - first)?] = Second { storm: second.storm && !many, ..second };
     }
     Ok(seconds)
 }

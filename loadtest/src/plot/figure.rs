@@ -91,7 +91,8 @@ impl Run {
         let top = offered.clone().max().unwrap_or(0).max(1);
         let (asked, let_in): (u32, u32) = (offered.clone().sum(), admitted.clone().sum());
         let unit = if step == 1 { "second".to_owned() } else { format!("{step} seconds") };
-        let caption = format!("{}: {let_in} of {asked} admitted (by the {unit}; grey: refused; shaded: breaker open)", self.name);
+        let shaded = if steps.iter().any(|s| s.storm) { "; shaded: breaker open" } else { "" };
+        let caption = format!("{}: {let_in} of {asked} admitted (by the {unit}; grey: refused{shaded})", self.name);
         // The scale is that of an ordinary second: one burst would flatten all others, and is cut at the top.
         let shown = usual(&steps).min(top);
         let most = shown + shown / 8 + 1;
