@@ -9,6 +9,8 @@
 #
 # It does not prove that the named base images are what is said here, nor the layer cache, EXPOSE, VOLUME.
 #
+# The stand-ins stay in the work directory, and a second run there starts from them; all that the Dockerfile does is done anew.
+#
 # Usage: deploy/prove-dockerfile.sh [WORK-DIRECTORY]     as root, on Debian or Ubuntu with debootstrap, git, cargo; some ten minutes
 # Environment: PROOF_MIRROR, a Debian mirror, by default the first in this machine's apt sources.
 set -euo pipefail
@@ -41,7 +43,7 @@ base() {
             ;;
         gcr.io/distroless/cc-debian12:nonroot)
             mkdir -p "$2" "$work/debs"
-            (cd "$work/debs" && chroot "$work/stage-1" apt-get download --print-uris \
+            (cd "$work/debs" && chroot "$work/base-1" apt-get download --print-uris \
                 base-files netbase tzdata media-types ca-certificates libc6 libgcc-s1 libgomp1 libstdc++6 libssl3 |
                 tr -d "'" | awk '{ print $1 }' | xargs -n 1 curl -fsSLO)
             for package in "$work"/debs/*.deb; do dpkg-deb -x "$package" "$2"; done
@@ -111,9 +113,11 @@ step() { # instruction, the rest
     case "$1" in
         FROM)
             stage=$((stage + 1)) root=$work/stage-$stage directory=/ user=0
+            rm -rf "$root"
             variables=()
             read -r image _ name <<<"$rest"
-            base "$image" "$root"
+            base "$image" "$work/base-$stage"
+            cp -a --reflink=auto "$work/base-$stage" "$root"
             roots[${name:-$stage}]=$root
             ;;
         WORKDIR) directory=$rest && mkdir -p "$root/$directory" ;;
