@@ -15,6 +15,11 @@ need caddy caddy
 need haproxy haproxy
 # promtool comes with it.
 need prometheus prometheus
+# The examples in the documents and in --help.
+need bash bash
+need curl curl
+# What a build says of its commit.
+need git git
 
 [ -z "$missing" ] && exit 0
 

@@ -30,3 +30,6 @@ pub mod simulate;
 pub mod store;
 pub mod telemetry;
 pub mod top;
+
+/// The version, and in a release build the commit it was made from: `0.1.0 (0123456789ab)`.
+pub const VERSION: &str = env!("WEIR_VERSION");

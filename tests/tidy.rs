@@ -34,6 +34,9 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
     ("opentelemetry", &["telemetry/traces.rs"]),
     ("tracing_opentelemetry", &["telemetry/traces.rs"]),
+    ("clap_complete", &["cli/paper"]),
+    ("clap_mangen", &["cli/paper"]),
+    ("ureq", &["cli", "telemetry/traces.rs"]),
 ];
 
 /// Places without async, I/O, clocks, logging, or serde.

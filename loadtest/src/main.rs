@@ -22,7 +22,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use loadtest::access_log;
+use loadtest::{access_log, plot};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Load tests for weir, and the traffic they are made with.
@@ -43,6 +43,8 @@ enum Command {
     Bench(bench::Args),
     /// Write a made-up access log in nginx's combined format to stdout.
     AccessLog(access_log::Args),
+    /// Draw what `weir simulate` decides over time, as SVG.
+    Plot(plot::Args),
     /// The floor: a bare actix handler that takes and gives JSON of the same size.
     #[command(hide = true)]
     Bare(bare::Args),
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::List => list(),
         Command::Bench(args) => bench::run(&args),
         Command::AccessLog(args) => access_log::run(&args).map_err(Failure::from),
+        Command::Plot(args) => process::weir().and_then(|weir| plot::run(&args, &weir)),
         Command::Bare(args) => bare::run(&args),
     };
     match done {

@@ -44,13 +44,23 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show what is in force for a user, and where each value comes from.
+    #[command(after_help = "Examples:
+  weir config get alice
+  weir config get alice --route search --json")]
     Get {
+        /// The user's id.
         user: String,
         #[command(flatten)]
         about: About,
     },
     /// Set fields of a user's override; shows before and after.
+    #[command(after_help = "Examples:
+  weir config set alice tokens_per_second=10 bucket_capacity=500
+  weir config set alice tokens_per_second=10 --for 7200 --reason 'bulk import tonight'
+  weir config set alice window_limit=50 --route search
+  weir config set mallory mode=block --reason 'ticket 4711'")]
     Set {
+        /// The user's id.
         user: String,
         /// FIELD=VALUE, as in tokens_per_second=10 mode=block.
         #[arg(required = true, value_name = "FIELD=VALUE")]
@@ -65,23 +75,39 @@ enum Command {
         reason: Option<String>,
     },
     /// Give fields back to what they inherit; without fields, all of the override.
+    #[command(after_help = "Examples:
+  weir config unset alice tokens_per_second
+  weir config unset alice                         everything that was set, temporary or not")]
     Unset {
+        /// The user's id.
         user: String,
+        /// Which fields; all when none is named.
         #[arg(value_name = "FIELD")]
         fields: Vec<String>,
         #[command(flatten)]
         about: About,
     },
     /// List the overrides.
+    #[command(after_help = "Examples:
+  weir config list
+  weir config list --prefix al --json")]
     List {
         /// Only users whose id begins so.
         #[arg(long, default_value = "")]
         prefix: String,
     },
     /// Print all standing overrides as JSON lines.
+    #[command(after_help = "Examples:
+  weir config export > overrides.jsonl")]
     Export,
-    /// Read them back; a bad line changes nothing. `-` reads standard input.
-    Import { file: PathBuf },
+    /// Read them back; a bad line changes nothing.
+    #[command(after_help = "Examples:
+  weir config import overrides.jsonl
+  weir config export | grep -v mallory | weir config import -")]
+    Import {
+        /// JSON lines, as `weir config export` prints them; `-` reads standard input.
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, clap::Args)]

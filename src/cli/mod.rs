@@ -5,7 +5,10 @@
 
 mod check_config;
 mod config;
+mod health;
 mod logs;
+mod paper;
+mod reference;
 mod serve;
 mod simulate;
 mod store;
@@ -16,9 +19,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A rate limiter for many instances together.
+/// A rate limiter for many instances together: may this user do this now, and if not, when?
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, about, max_term_width = 100)]
+#[command(name = "weir", version = crate::VERSION, about, max_term_width = 100)]
+#[command(after_help = "Examples:
+  weir serve --config config/limit.yaml           run it
+  weir check-config config/limit.yaml             before a change of the limits
+  weir simulate --config config/limit.yaml --trace access.log
+  weir config set alice tokens_per_second=10 --for 7200 --reason 'bulk import tonight'
+
+weir COMMAND --help says more, with examples. Exit codes: 0 done, 1 it failed, 2 wrong arguments")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -36,6 +46,14 @@ enum Command {
     Config(config::Args),
     /// Make tokens for the admin API.
     Token(token::Args),
+    /// Ask a running service whether it is well.
+    Health(health::Args),
+    /// Print completions for a shell.
+    Completions(paper::CompletionsArgs),
+    /// Print the manual page.
+    Man(paper::ManArgs),
+    /// Print the reference of limit.yaml and of the service's flags, as Markdown.
+    Reference(reference::Args),
 }
 
 /// Why a command failed, for a person.
@@ -80,6 +98,10 @@ pub fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Token(args) => token::run(&args),
+        Command::Health(args) => health::run(&args),
+        Command::Completions(args) => paper::completions(&args),
+        Command::Man(args) => paper::man(&args),
+        Command::Reference(args) => reference::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

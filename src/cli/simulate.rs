@@ -28,14 +28,15 @@ const BAR_FROM_BYTES: u64 = 4 * 1024 * 1024;
 
 const EXAMPLES: &str = "\
 Examples:
-  weir simulate --trace /var/log/nginx/access.log            yesterday's traffic against the built-in limits
+  weir simulate --trace /var/log/nginx/access.log            yesterday, the built-in limits
   weir simulate --config limit.yaml --trace access.log.2.gz  against limits of your own
   weir simulate --trace trace.jsonl --decisions out.jsonl    every decision, one a line
   zcat -f access.log* | weir simulate --trace - --json       from a pipe, the report as JSON
 
 A trace has one JSON object a line:
-  {\"at\":1767225600000000,\"user\":\"a\",\"cost\":1}                       a request (at in microseconds; cost 1 if left out)
-  {\"at\":1767225600000000,\"user\":\"a\",\"policy\":{\"window_limit\":50}}  that user's override from here on
+  {\"at\":1767225600000000,\"user\":\"a\",\"cost\":1}     a request (at: microseconds; cost: 1)
+  {\"at\":1767225600000000,\"user\":\"a\",\"policy\":{\"bucket_capacity\":50}}
+                                                  that user's override from here on
 or is an access log in nginx's combined format. Either may be gzip.";
 
 #[derive(Debug, clap::Args)]
@@ -48,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
     /// Where state is kept: memory, or a Redis (under a random prefix that is removed afterwards).
-    #[arg(long, value_name = "memory|redis://…", default_value = "memory")]
+    #[arg(long, value_name = "memory|redis://HOST", default_value = "memory")]
     store: String,
     /// Write one JSON line per decision there; `-` is stdout, and the report then goes to stderr.
     #[arg(long, value_name = "FILE")]

@@ -9,6 +9,9 @@ use super::{Failure, plain};
 use crate::http::{Role, Token};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  weir token new --name alice --role operator
+  weir token new --name dashboard --role viewer")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -17,8 +20,9 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Make a token for the admin API, and the line for the tokens file.
-    #[command(after_help = "Example:
+    #[command(after_help = "Examples:
   weir token new --name alice --role operator
+  weir token new --name alice --role operator | tail -n 1 >> tokens    the line, without the token
 
 The token is shown this once; the line holds only its hash.")]
     New {

@@ -6,6 +6,7 @@
 #![allow(clippy::large_enum_variant, reason = "a handful of them, in tests")]
 
 pub mod cluster;
+pub mod document;
 pub mod fields;
 pub mod policy;
 pub mod proxy;
@@ -13,5 +14,6 @@ pub mod random;
 pub mod redis;
 pub mod rig;
 pub mod server;
+pub mod shell;
 pub mod twin;
 pub mod vectors;
