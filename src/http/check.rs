@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use tracing::debug;
 
 use super::{
-    CheckBody, JSON, MOST_CHECK_BYTES, NO_STORE, PROBLEM_JSON, Problem, Seconds, Shared, body, builder, headers, identify, refuse,
+    CheckBody, Families, JSON, MOST_CHECK_BYTES, NO_STORE, PROBLEM_JSON, Problem, Seconds, Shared, body, builder, headers, identify, refuse,
 };
 use crate::limit::{Reason, Units};
 use crate::limiter::{Answer, Request};
@@ -33,12 +33,9 @@ pub(super) async fn check(api: Shared, request: HttpRequest, mut payload: Payloa
     };
     let mut response = builder(status);
     response.insert_header((CONTENT_TYPE, content_type)).insert_header((CACHE_CONTROL, NO_STORE));
-    headers::of_decision(api.settings.headers, &answer.policy, &answer.decision, |name, value| {
+    each_header(api.settings.headers, &answer, |name, value| {
         response.insert_header((name, value));
     });
-    if let Some(policy) = answer.degraded {
-        response.insert_header((X_RATELIMIT_DEGRADED, HeaderValue::from_static(policy.name())));
-    }
     response.body(body)
 }
 
@@ -57,8 +54,16 @@ pub(super) fn to_request(api: &Shared, request: &HttpRequest, body: CheckBody) -
     Ok(Request { subject, path: body.path, method: body.method, cost: body.cost.map(|cost| cost.0) })
 }
 
+/// The headers of an answer, one by one into `add`.
+pub(crate) fn each_header(families: Families, answer: &Answer, mut add: impl FnMut(HeaderName, HeaderValue)) {
+    headers::of_decision(families, &answer.policy, &answer.decision, &mut add);
+    if let Some(policy) = answer.degraded {
+        add(X_RATELIMIT_DEGRADED, HeaderValue::from_static(policy.name()));
+    }
+}
+
 /// The problem of an answer that does not admit.
-pub(super) fn problem_of(answer: &Answer) -> Option<Problem> {
+pub(crate) fn problem_of(answer: &Answer) -> Option<Problem> {
     if answer.decision.admitted {
         return None;
     }
@@ -67,7 +72,7 @@ pub(super) fn problem_of(answer: &Answer) -> Option<Problem> {
 }
 
 /// The problem of a store that could not say. Logged at debug: the metrics count these, and a log line for each would be a flood.
-pub(super) fn store_away(error: &StoreError) -> Problem {
+pub(crate) fn store_away(error: &StoreError) -> Problem {
     debug!(%error, "not decided");
     Problem::store_away()
 }

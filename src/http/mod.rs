@@ -1,7 +1,7 @@
 //! The service's HTTP API: JSON in, decisions out. Each door translates to and from a decision of the [`Limiter`] and decides nothing.
 //!
 //! Layout: `check` and `batch` are the doors, `health` is for whoever watches; `headers` and `problem` say a decision in HTTP's
-//! words and are pure; `body` reads what was sent; `edge` is what every request passes on its way in and out.
+//! words and are pure; `body` reads what was sent; `edge` is what every request passes on its way in and out; `openapi` describes it all.
 
 mod admin;
 mod batch;
@@ -10,6 +10,7 @@ mod check;
 mod edge;
 mod headers;
 mod health;
+mod openapi;
 mod problem;
 
 use std::sync::Arc;
@@ -23,9 +24,12 @@ use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, Resource};
 use tracing::warn;
 
 pub use admin::{Role, Token, TokenFileError, Tokens};
+pub(crate) use body::drain;
 pub use body::{CheckBody, Cost};
+pub(crate) use check::{each_header, problem_of, store_away};
 pub(crate) use edge::{cors, edge};
 pub use headers::{EXPOSED, Families, of_decision, whole_millis, whole_seconds};
+pub use openapi::openapi;
 pub use problem::{Problem, Refusal, Seconds};
 
 use crate::config::Config;
@@ -34,11 +38,11 @@ use crate::limiter::Limiter;
 use crate::telemetry::Metrics;
 
 /// The longest body of a check, bytes.
-const MOST_CHECK_BYTES: usize = 64 * 1024;
+pub(crate) const MOST_CHECK_BYTES: usize = 64 * 1024;
 /// The longest body of a batch, bytes.
 const MOST_BATCH_BYTES: usize = 1024 * 1024;
 /// How long to wait for the rest of a body that nobody will look at.
-const DRAIN_PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const DRAIN_PATIENCE: Duration = Duration::from_millis(500);
 /// What to tell a client when the store is away: it is probed about once a second.
 const STORE_AWAY_SECONDS: i64 = 1;
 
@@ -59,6 +63,8 @@ pub struct Settings {
     pub store: &'static str,
     /// Turns API keys into subjects.
     pub key_hasher: KeyHasher,
+    /// Whether `/openapi.json` and `/docs` are answered.
+    pub docs: bool,
     /// Who may administer; nobody by default.
     pub tokens: Arc<Tokens>,
 }
@@ -71,6 +77,7 @@ impl Default for Settings {
             body_timeout: Duration::from_secs(10),
             store: "memory",
             key_hasher: KeyHasher::default(),
+            docs: true,
             tokens: Arc::default(),
         }
     }
@@ -117,6 +124,7 @@ pub(crate) fn routes(config: &mut ServiceConfig) {
         .service(get("/health/live", || web::to(health::live)))
         .service(get("/health/ready", || web::to(health::ready)))
         .service(get("/metrics", || web::to(health::metrics)))
+        .configure(openapi::routes)
         .configure(admin::routes)
         .default_service(web::to(not_found));
 }
@@ -129,7 +137,7 @@ fn get(path: &str, to: impl Fn() -> actix_web::Route) -> Resource {
 /// Every other method is 405.
 fn only(resource: Resource, allow: &'static str) -> Resource {
     resource.default_service(web::to(move |request: HttpRequest, mut payload: Payload| async move {
-        body::drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
+        drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
         let detail = format!("{} is not answered here; use {allow}", request.method());
         let mut response = refuse(&Problem::new(405, "method_not_allowed", detail));
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
@@ -138,7 +146,11 @@ fn only(resource: Resource, allow: &'static str) -> Resource {
 }
 
 async fn not_found(mut payload: Payload) -> HttpResponse {
-    body::drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
+    drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
+    nothing_here()
+}
+
+fn nothing_here() -> HttpResponse {
     refuse(&Problem::new(404, "not_found", "there is nothing at this path; ask at POST /v1/check"))
 }
 
@@ -157,12 +169,7 @@ fn identify(api: &Api, config: &Config, request: &HttpRequest, body: &CheckBody)
         forwarded: &lines("forwarded"),
         x_forwarded_for: &lines("x-forwarded-for"),
     };
-    let identified = resolve(settings, &api.settings.key_hasher, &claims).map_err(|error| match error {
-        IdentityError::UntrustedPeer => Problem::new(403, "untrusted_peer", error.to_string()),
-        IdentityError::InvalidUserId(_) | IdentityError::TwoUserIds => Problem::new(400, "invalid_user", error.to_string()),
-        IdentityError::InvalidApiKey(_) => Problem::new(400, "invalid_api_key", error.to_string()),
-        IdentityError::InvalidAddress => Problem::new(400, "invalid_address", error.to_string()),
-    })?;
+    let identified = resolve(settings, &api.settings.key_hasher, &claims).map_err(nobody)?;
     if identified.ignored != Ignored::default() {
         api.metrics.claim_ignored();
         if !api.warned_of_claims.swap(true, Ordering::Relaxed) {
@@ -175,8 +182,19 @@ fn identify(api: &Api, config: &Config, request: &HttpRequest, body: &CheckBody)
     Ok(identified.subject)
 }
 
+/// The problem of a request of which cannot be said who asks.
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
+pub(crate) fn nobody(error: IdentityError) -> Problem {
+    match error {
+        IdentityError::UntrustedPeer => Problem::new(403, "untrusted_peer", error.to_string()),
+        IdentityError::InvalidUserId(_) | IdentityError::TwoUserIds => Problem::new(400, "invalid_user", error.to_string()),
+        IdentityError::InvalidApiKey(_) => Problem::new(400, "invalid_api_key", error.to_string()),
+        IdentityError::InvalidAddress => Problem::new(400, "invalid_address", error.to_string()),
+    }
+}
+
 /// The answer for a problem that no limit is behind.
-fn refuse(problem: &Problem) -> HttpResponse {
+pub(crate) fn refuse(problem: &Problem) -> HttpResponse {
     let mut response = builder(problem.status);
     response.insert_header((CONTENT_TYPE, PROBLEM_JSON)).insert_header((CACHE_CONTROL, NO_STORE));
     match problem.status {
