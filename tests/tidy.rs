@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["limit", "identity", "clock"]),
     ("overrides", &["limit", "identity", "store", "clock"]),
     ("limiter", &["limit", "identity", "store", "config", "telemetry", "clock", "overrides"]),
+    ("middleware", &["limit", "identity", "config", "limiter", "http"]),
     ("simulate", &["limit", "identity", "store", "config", "clock"]),
     ("telemetry", &["limit", "store", "config", "clock"]),
 ];
