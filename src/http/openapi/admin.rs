@@ -21,7 +21,7 @@ fn config_calls() -> Vec<Call> {
             HttpMethod::Get,
             config,
             about(admin("config_get", "What is set for a user and what is in force; without a user, all overrides in pages"))
-                .parameter(query("prefix", "users whose ids begin so", id()))
+                .parameter(query("prefix", "users whose ids begin so", text()))
                 .parameter(query("cursor", "where the page before ended", text()))
                 .parameter(query("limit", "the most of one page", page_size()))
                 .response("200", answer("one, or a page", JSON, "Found")),

@@ -21,8 +21,8 @@ pub(super) fn text() -> ObjectBuilder {
 
 /// An id of a user: no control characters, which the pattern says in the words of ECMA.
 pub(super) fn id() -> ObjectBuilder {
-    // Bytes count, characters are what a schema can say: sixty-four of any kind fit for sure.
-    text().min_length(Some(1)).max_length(Some(LONGEST_ID / 4)).pattern(Some("^[^\\u0000-\\u001f\\u007f-\\u009f]+$"))
+    // Bytes count, and characters are what a schema can say: of those that take several, fewer fit.
+    text().min_length(Some(1)).max_length(Some(LONGEST_ID)).pattern(Some("^[^\\u0000-\\u001f\\u007f-\\u009f]+$"))
 }
 
 pub(super) fn whole() -> ObjectBuilder {
