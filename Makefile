@@ -28,6 +28,7 @@ test: tools fmt-check lint doc unit
 # What the tests start for real. Installed by the system's package manager, or named.
 tools:
 	@sh deploy/install-test-tools.sh
+	@sh deploy/test-venv.sh >/dev/null
 
 fmt-check:
 	$(CARGO) fmt --all --check

@@ -20,6 +20,10 @@ need bash bash
 need curl curl
 # What a build says of its commit.
 need git git
+need python3 python3
+# Debian has the module that makes environments in a package of its own.
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || missing="$missing chromium"
 
 [ -z "$missing" ] && exit 0
 
@@ -33,9 +37,9 @@ if [ "$(id -u)" -eq 0 ] || [ -n "$as_root" ]; then
     if command -v apt-get >/dev/null 2>&1; then
         $as_root apt-get update -qq && DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null && exit 0
     elif command -v dnf >/dev/null 2>&1; then
-        $as_root dnf install -y -q $(echo "$missing" | sed 's/redis-server/redis/; s/ prometheus/ golang-github-prometheus/') && exit 0
+        $as_root dnf install -y -q $(echo "$missing" | sed 's/redis-server/redis/; s/ prometheus/ golang-github-prometheus/; s/python3-venv//') && exit 0
     elif command -v apk >/dev/null 2>&1; then
-        $as_root apk add -q $(echo "$missing" | sed 's/redis-server/redis/') && exit 0
+        $as_root apk add -q $(echo "$missing" | sed 's/redis-server/redis/; s/python3-venv//') && exit 0
     fi
 fi
 echo "error: the tests need programs that are not here:$missing" >&2

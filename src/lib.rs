@@ -11,6 +11,7 @@
 //! - [`config`]: `limit.yaml`, from text to something that may be relied on.
 //! - [`limiter`]: the one path that every door uses: identity, policy, store, decision, metrics.
 //! - [`http`], [`server`]: the service.
+//! - [`middleware`]: the same inside somebody else's actix-web program.
 //! - [`simulate`]: replays of traces and access logs.
 //! - [`telemetry`]: logs and metrics.
 //! - [`top`]: the busiest subjects of the last minutes.
@@ -24,6 +25,7 @@ pub mod http;
 pub mod identity;
 pub mod limit;
 pub mod limiter;
+pub mod middleware;
 pub mod overrides;
 pub mod server;
 pub mod simulate;

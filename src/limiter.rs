@@ -17,8 +17,8 @@ use crate::clock::{Clock, SystemClock, elapsed, monotonic};
 use crate::config::{Config, OnFailure};
 use crate::identity::Subject;
 use crate::limit::{Decision, Policy, Reason, Units, without_state};
-use crate::overrides::Cache;
-use crate::store::{Ask, Key, Resilient, Store, StoreError};
+use crate::overrides::{Cache, FRESH, RedisOverrides};
+use crate::store::{Ask, Key, MemoryStore, RedisOptions, RedisStore, Resilient, Store, StoreError, UrlError};
 use crate::telemetry::Metrics;
 use crate::top::{Kind, Top};
 use fallback::Fallback;
@@ -83,6 +83,23 @@ impl Limiter {
             metrics: None,
             refusals: Refusals::default(),
         }
+    }
+
+    /// A limiter in this process's memory, for at most `max_subjects` subjects at a time (about 200 bytes each).
+    #[must_use]
+    pub fn in_memory(config: Config, max_subjects: usize) -> Self {
+        Self::new(config, Arc::new(MemoryStore::new(max_subjects, Arc::new(SystemClock))))
+    }
+
+    /// A limiter whose state and overrides are in the Redis at `options.url`, shared with every other process there, `weir serve`
+    /// included. It connects when it is first asked. Overrides are read anew after 30 s at the latest.
+    ///
+    /// # Errors
+    /// When the URL is none.
+    pub fn on_redis(config: Config, options: RedisOptions) -> Result<Self, UrlError> {
+        let store = Arc::new(RedisStore::new(options)?);
+        let overrides = Arc::new(Cache::new(Arc::new(RedisOverrides::beside(&store)), FRESH));
+        Ok(Self::new(config, store).with_overrides(overrides))
     }
 
     /// Counts what it decides in `metrics`.
@@ -181,9 +198,18 @@ impl Limiter {
     /// # Errors
     /// When the store cannot say, and the limits say that nothing else may.
     pub async fn check(&self, request: Request) -> Result<Answer, StoreError> {
+        self.check_or(request, None).await
+    }
+
+    /// As [`Self::check`]; `on_failure`, where it is given, counts instead of what the limits say of a store that cannot.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub async fn check_or(&self, request: Request, on_failure: Option<OnFailure>) -> Result<Answer, StoreError> {
         let start = monotonic();
         let snapshot = self.snapshot.load_full();
-        let place = snapshot.place(request.path.as_deref(), request.method.as_deref());
+        let mut place = snapshot.place(request.path.as_deref(), request.method.as_deref());
+        place.on_failure = on_failure.unwrap_or(place.on_failure);
         self.check_in(&snapshot, &place, request, start).await
     }
 

@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("overrides", &["limit", "identity", "store", "clock"]),
     ("limiter", &["limit", "identity", "store", "config", "telemetry", "clock", "overrides", "top"]),
     ("top", &["limit", "identity", "store"]),
+    ("middleware", &["limit", "identity", "config", "limiter", "http"]),
     ("simulate", &["limit", "identity", "store", "config", "clock"]),
     ("telemetry", &["limit", "store", "config", "clock", "overrides"]),
 ];

@@ -74,6 +74,9 @@ pub(super) struct Args {
     /// An origin whose pages may ask, as in https://example.org, or * for any; may be given more than once. Off by default.
     #[arg(long, env = "WEIR_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     cors_origin: Vec<String>,
+    /// Do not answer /openapi.json and /docs.
+    #[arg(long, env = "WEIR_NO_DOCS")]
+    no_docs: bool,
     /// Seconds that the whole stop may take, 2 to 60.
     #[arg(long, env = "WEIR_SHUTDOWN_TIMEOUT", value_name = "SECONDS", default_value = "9", value_parser = clap::value_parser!(u64).range(2..=60))]
     shutdown_timeout: u64,
@@ -99,8 +102,8 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let limiter = Arc::new(limiter);
     limiter.set_processes(args.store.expected_processes());
     let watcher = loaded.map(|loaded| watch_config(&loaded, &limiter, &metrics)).transpose()?;
-    let settings =
-        Settings { headers: args.headers, cors_origins: args.cors_origin, store: tended.name(), key_hasher, tokens, ..Settings::default() };
+    let (headers, cors_origins, docs) = (args.headers, args.cors_origin, !args.no_docs);
+    let settings = Settings { headers, cors_origins, docs, store: tended.name(), key_hasher, tokens, ..Settings::default() };
     let api = Data::new(Api::new(limiter.clone(), metrics.clone(), settings));
     let options = Options {
         workers: args.workers,

@@ -72,7 +72,23 @@ async fn call(api: Shared, at: Data<AdminAt>, request: HttpRequest, mut payload:
     };
     match answer(&api, &request, &mut payload, most, &token).await {
         Ok(response) => response,
-        Err(problem) => refuse(&problem),
+        Err(problem) => {
+            let wrong_method = problem.status == 405;
+            let mut response = refuse(&problem);
+            if wrong_method {
+                response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed(request.path())));
+            }
+            response
+        }
+    }
+}
+
+/// The methods of a path.
+fn allowed(path: &str) -> &'static str {
+    match path.rsplit('/').next().unwrap_or("") {
+        "config" => "GET, POST, PUT, DELETE",
+        "reset" | "explain" | "import" => "POST",
+        _ => "GET",
     }
 }
 
@@ -85,6 +101,9 @@ async fn answer(api: &Data<Api>, request: &HttpRequest, payload: &mut Payload, m
     let about = Query::<About>::from_query(request.query_string())
         .map_err(|error| Problem::new(400, "invalid_query", format!("the query cannot be used: {error}")))?
         .into_inner();
+    if about.limit.is_some_and(|limit| !(1..=MOST_ITEMS).contains(&limit)) {
+        return Err(Problem::new(400, "invalid_query", format!("limit: must be 1 to {MOST_ITEMS}")));
+    }
     let order =
         |reason: Option<String>| -> Result<Order, Problem> { Ok(Order { by: token.to_owned(), reason, if_match: if_match(request)? }) };
     let path = request.path().rsplit('/').next().unwrap_or("");

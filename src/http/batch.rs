@@ -10,7 +10,7 @@ use crate::limiter::{Answer, Request};
 use crate::store::StoreError;
 
 /// The most checks in one batch.
-const MOST_CHECKS: usize = 1_000;
+pub(super) const MOST_CHECKS: usize = 1_000;
 
 pub(super) async fn batch(api: Shared, request: HttpRequest, mut payload: Payload) -> HttpResponse {
     let read = match read(&api, &request, &mut payload).await {

@@ -9,7 +9,7 @@ use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use actix_web::web::{Bytes, BytesMut, Payload};
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -193,7 +193,10 @@ impl MessageBody for Keeping {
 }
 
 /// Reads what is left of a short body, so that the connection can go on after an early answer. A long one is left to the server.
-pub(super) async fn drain(payload: &mut Payload, most: usize, patience: Duration) {
+pub(crate) async fn drain<S, E>(payload: &mut S, most: usize, patience: Duration)
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+{
     let all = async {
         let mut left = most;
         while let Some(Ok(bytes)) = payload.next().await {

@@ -9,8 +9,10 @@ use serde::{Serialize, Serializer};
 use tracing::debug;
 
 use super::{
-    Api, CheckBody, JSON, MOST_CHECK_BYTES, NO_STORE, PROBLEM_JSON, Problem, Seconds, Shared, body, builder, headers, identify, refuse,
+    Api, CheckBody, Families, JSON, MOST_CHECK_BYTES, NO_STORE, PROBLEM_JSON, Problem, Seconds, Shared, body, builder, headers, identify,
+    identity_problem, refuse,
 };
+use crate::identity::{IdentityError, parse_address};
 use crate::limit::{Reason, Units};
 use crate::limiter::{Answer, Request};
 use crate::store::StoreError;
@@ -37,12 +39,9 @@ pub(super) fn respond(api: &Api, answer: &Answer, problem: Option<&Problem>) -> 
     };
     let mut response = builder(status);
     response.insert_header((CONTENT_TYPE, content_type)).insert_header((CACHE_CONTROL, NO_STORE));
-    headers::of_decision(api.settings.headers, &answer.policy, &answer.decision, |name, value| {
+    each_header(api.settings.headers, answer, |name, value| {
         response.insert_header((name, value));
     });
-    if let Some(policy) = answer.degraded {
-        response.insert_header((X_RATELIMIT_DEGRADED, HeaderValue::from_static(policy.name())));
-    }
     response.body(body)
 }
 
@@ -58,11 +57,23 @@ async fn read(api: &Shared, request: &HttpRequest, payload: &mut Payload) -> Res
 /// What a door asks the limiter for `body`.
 pub(super) fn to_request(api: &Shared, request: &HttpRequest, body: CheckBody) -> Result<Request, Problem> {
     let subject = identify(api, &api.limiter.config(), request, &body)?;
+    // A user is named and the address decides nothing; but one that is none is a mistake that the caller should hear of.
+    if body.address.as_deref().is_some_and(|address| parse_address(address.as_bytes()).is_none()) {
+        return Err(identity_problem(IdentityError::InvalidAddress));
+    }
     Ok(Request { subject, path: body.path, method: body.method, cost: body.cost.map(|cost| cost.0) })
 }
 
+/// The headers of an answer, one by one into `add`.
+pub(crate) fn each_header(families: Families, answer: &Answer, mut add: impl FnMut(HeaderName, HeaderValue)) {
+    headers::of_decision(families, &answer.policy, &answer.decision, &mut add);
+    if let Some(policy) = answer.degraded {
+        add(X_RATELIMIT_DEGRADED, HeaderValue::from_static(policy.name()));
+    }
+}
+
 /// The problem of an answer that does not admit.
-pub(super) fn problem_of(answer: &Answer) -> Option<Problem> {
+pub(crate) fn problem_of(answer: &Answer) -> Option<Problem> {
     if answer.decision.admitted {
         return None;
     }
@@ -71,7 +82,7 @@ pub(super) fn problem_of(answer: &Answer) -> Option<Problem> {
 }
 
 /// The problem of a store that could not say. Logged at debug: the metrics count these, and a log line for each would be a flood.
-pub(super) fn store_away(error: &StoreError) -> Problem {
+pub(crate) fn store_away(error: &StoreError) -> Problem {
     debug!(%error, "not decided");
     Problem::store_away()
 }

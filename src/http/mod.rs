@@ -2,7 +2,7 @@
 //!
 //! Layout: `check`, `batch` and `forward_auth` are the doors, `health` is for whoever watches; `headers` and `problem` say a decision in
 //! HTTP's words, `original` finds the request that a proxy asks about, and all three are pure; `body` reads what was sent; `edge` is what
-//! every request passes on its way in and out.
+//! every request passes on its way in and out; `openapi` describes it all.
 
 mod admin;
 mod batch;
@@ -12,6 +12,7 @@ mod edge;
 mod forward_auth;
 mod headers;
 mod health;
+mod openapi;
 mod original;
 mod problem;
 
@@ -27,9 +28,12 @@ use tracing::warn;
 
 pub(crate) use admin::AdminAt;
 pub use admin::{Role, Token, TokenFileError, Tokens};
+pub(crate) use body::drain;
 pub use body::{CheckBody, Cost};
+pub(crate) use check::{each_header, problem_of, store_away};
 pub(crate) use edge::{cors, edge};
 pub use headers::{EXPOSED, Families, of_decision, whole_millis, whole_seconds};
+pub use openapi::openapi;
 pub use problem::{Problem, Refusal, Seconds};
 
 use crate::config::Config;
@@ -38,11 +42,11 @@ use crate::limiter::Limiter;
 use crate::telemetry::Metrics;
 
 /// The longest body of a check, bytes.
-const MOST_CHECK_BYTES: usize = 64 * 1024;
+pub(crate) const MOST_CHECK_BYTES: usize = 64 * 1024;
 /// The longest body of a batch, bytes.
 const MOST_BATCH_BYTES: usize = 1024 * 1024;
 /// How long to wait for the rest of a body that nobody will look at.
-const DRAIN_PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const DRAIN_PATIENCE: Duration = Duration::from_millis(500);
 /// What to tell a client when the store is away: it is probed about once a second.
 const STORE_AWAY_SECONDS: i64 = 1;
 
@@ -63,6 +67,8 @@ pub struct Settings {
     pub store: &'static str,
     /// Turns API keys into subjects.
     pub key_hasher: KeyHasher,
+    /// Whether `/openapi.json` and `/docs` are answered.
+    pub docs: bool,
     /// Who may administer; nobody by default.
     pub tokens: Arc<Tokens>,
 }
@@ -75,6 +81,7 @@ impl Default for Settings {
             body_timeout: Duration::from_secs(10),
             store: "memory",
             key_hasher: KeyHasher::default(),
+            docs: true,
             tokens: Arc::default(),
         }
     }
@@ -123,6 +130,7 @@ pub(crate) fn routes(config: &mut ServiceConfig) {
         .service(get("/health/live", || web::to(health::live)))
         .service(get("/health/ready", || web::to(health::ready)))
         .service(get("/metrics", || web::to(health::metrics)))
+        .configure(openapi::routes)
         .configure(admin::routes)
         .default_service(web::to(not_found));
 }
@@ -135,7 +143,7 @@ fn get(path: &str, to: impl Fn() -> actix_web::Route) -> Resource {
 /// Every other method is 405.
 fn only(resource: Resource, allow: &'static str) -> Resource {
     resource.default_service(web::to(move |request: HttpRequest, mut payload: Payload| async move {
-        body::drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
+        drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
         let detail = format!("{} is not answered here; use {allow}", request.method());
         let mut response = refuse(&Problem::new(405, "method_not_allowed", detail));
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
@@ -144,7 +152,11 @@ fn only(resource: Resource, allow: &'static str) -> Resource {
 }
 
 async fn not_found(mut payload: Payload) -> HttpResponse {
-    body::drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
+    drain(&mut payload, MOST_CHECK_BYTES, DRAIN_PATIENCE).await;
+    nothing_here()
+}
+
+fn nothing_here() -> HttpResponse {
     refuse(&Problem::new(404, "not_found", "there is nothing at this path; ask at POST /v1/check"))
 }
 
@@ -190,7 +202,7 @@ fn believe(api: &Api, settings: &identity::Settings, claims: &Claims<'_>) -> Res
 }
 
 /// Why it cannot be said who asks.
-fn identity_problem(error: IdentityError) -> Problem {
+pub(crate) fn identity_problem(error: IdentityError) -> Problem {
     let (status, code) = match error {
         IdentityError::UntrustedPeer => (403, "untrusted_peer"),
         IdentityError::InvalidUserId(_) | IdentityError::TwoUserIds => (400, "invalid_user"),
@@ -201,7 +213,7 @@ fn identity_problem(error: IdentityError) -> Problem {
 }
 
 /// The answer for a problem that no limit is behind.
-fn refuse(problem: &Problem) -> HttpResponse {
+pub(crate) fn refuse(problem: &Problem) -> HttpResponse {
     let mut response = builder(problem.status);
     response.insert_header((CONTENT_TYPE, PROBLEM_JSON)).insert_header((CACHE_CONTROL, NO_STORE));
     match problem.status {
