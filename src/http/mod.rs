@@ -183,7 +183,6 @@ fn identify(api: &Api, config: &Config, request: &HttpRequest, body: &CheckBody)
 }
 
 /// The problem of a request of which cannot be said who asks.
-#[expect(clippy::needless_pass_by_value, reason = "map_err hands it over")]
 pub(crate) fn nobody(error: IdentityError) -> Problem {
     match error {
         IdentityError::UntrustedPeer => Problem::new(403, "untrusted_peer", error.to_string()),
