@@ -26,7 +26,7 @@ fn page(html: String) -> (String, Receiver<Value>) {
                 let (html, tell) = (html.clone(), tell_result.clone());
                 let keep = move |found: web::Json<Value>| {
                     let _ = tell.send(found.into_inner());
-                    async { HttpResponse::NoContent() }
+                    async { HttpResponse::NoContent().finish() }
                 };
                 App::new()
                     .route("/", web::get().to(move || std::future::ready(HttpResponse::Ok().content_type("text/html").body(html.clone()))))
