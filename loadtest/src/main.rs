@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Command::List => list(),
         Command::Bench(args) => bench::run(&args),
         Command::AccessLog(args) => access_log::run(&args).map_err(Failure::from),
-        Command::Plot(args) => process::weir().and_then(|weir| plot::run(&args, &weir)),
+        Command::Plot(args) => process::weir(None).and_then(|weir| plot::run(&args, &weir)),
         Command::Bare(args) => bare::run(&args),
     };
     match done {

@@ -104,10 +104,9 @@ fn named(schema: &str) -> RefOr<Schema> {
 }
 
 /// A body of this type.
-#[expect(clippy::unnecessary_wraps, reason = "as the builder takes it")]
-fn body(content_type: &str, schema: &str, required: bool) -> Option<RequestBody> {
+fn body(content_type: &str, schema: &str, required: bool) -> RequestBody {
     let required = if required { Required::True } else { Required::False };
-    Some(RequestBodyBuilder::new().content(content_type, Content::new(Some(named(schema)))).required(Some(required)).build())
+    RequestBodyBuilder::new().content(content_type, Content::new(Some(named(schema)))).required(Some(required)).build()
 }
 
 fn answer(description: &str, content_type: &str, schema: &str) -> Response {

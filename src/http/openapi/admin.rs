@@ -30,12 +30,12 @@ fn config_calls() -> Vec<Call> {
             HttpMethod::Post,
             config,
             made(about(admin("config_patch", "Sets the fields given and keeps the others; null gives one back")))
-                .request_body(body(JSON, "Override", true)),
+                .request_body(Some(body(JSON, "Override", true))),
         ),
         (
             HttpMethod::Put,
             config,
-            made(about(admin("config_replace", "Replaces the whole override"))).request_body(body(JSON, "Override", true)),
+            made(about(admin("config_replace", "Replaces the whole override"))).request_body(Some(body(JSON, "Override", true))),
         ),
         (HttpMethod::Delete, config, made(about(admin("config_delete", "Back to what is inherited; twice is fine")))),
     ]
@@ -57,7 +57,7 @@ fn other_calls() -> Vec<Call> {
             HttpMethod::Post,
             "/admin/rate-limit/explain",
             admin("explain", "Who a check would be, which route, every value with its source, and a peek")
-                .request_body(body(JSON, "Check", false))
+                .request_body(Some(body(JSON, "Check", false)))
                 .response("200", answer("the explanation", JSON, "Explained")),
         ),
         (
@@ -84,7 +84,7 @@ fn other_calls() -> Vec<Call> {
             HttpMethod::Post,
             "/admin/rate-limit/import",
             admin("import", "Replaces the overrides of the users in it; checked whole before the first is written")
-                .request_body(body("application/jsonl", "Lines", true))
+                .request_body(Some(body("application/jsonl", "Lines", true)))
                 .response("200", answer("done", JSON, "Status")),
         ),
     ]

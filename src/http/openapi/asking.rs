@@ -9,14 +9,14 @@ use super::{Call, answer, body, call, problem, query, with_body_problems};
 pub(super) fn calls() -> Vec<Call> {
     let json = "application/json";
     let check = with_body_problems(call("check", "asking", "May this user do this now?"))
-        .request_body(body(json, "Check", false))
+        .request_body(Some(body(json, "Check", false)))
         .response("200", answer("admitted", json, "Admission"))
         .response("403", problem("blocked, or this peer may not say who asks"))
         .response("422", problem("the cost can never fit"))
         .response("429", problem("refused; Retry-After says when to come back"))
         .response("503", problem("the store could not say, and the limits say deny"));
     let batch = with_body_problems(call("check_batch", "asking", "Up to 1 000 checks, answered in order, each on its own"))
-        .request_body(body(json, "Batch", true))
+        .request_body(Some(body(json, "Batch", true)))
         .response("200", answer("one answer or problem for each check", json, "BatchAnswers"));
     let plain =
         |id: &str, summary: &str| call(id, "operating", summary).response("200", ResponseBuilder::new().description("it is").build());
