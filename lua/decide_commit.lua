@@ -12,8 +12,12 @@ if cost > 0 or hand_on == 2 then
   local moved = expires_at < least or expires_at > least + 4 * spare
   if moved then expires_at = least + spare end
   if wrong_type then call('UNLINK', token_key) end
-  packed = struct.pack('<ddddd', second, load_current, load_previous, open_until, expires_at) .. packed_window
-  call('HSET', token_key, 'tokens', tokens, 'refilled_at', now_text, 'packed', packed)
+  packed = struct.pack('<ddddd', second, load_current, load_previous, open_until, expires_at)
+  if totals_changed then
+    call('HSET', token_key, 'tokens', tokens, 'refilled_at', now_text, 'load', packed, 'totals', totals)
+  else
+    call('HSET', token_key, 'tokens', tokens, 'refilled_at', now_text, 'load', packed)
+  end
   if moved then call('PEXPIRE', token_key, format('%d', ceil((expires_at - now) / 1000))) end
 end
 

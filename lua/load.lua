@@ -5,9 +5,8 @@ local share = 1 - (now - second * US) / US
 local load_current, load_previous, open_until, expires_at = 0, 0, 0, 0
 local packed = stored[3]
 if packed then
-  local size = #packed
   local then_second, then_current, then_previous, then_open_until, then_expires_at
-  if size == 40 or size == 96 then then_second, then_current, then_previous, then_open_until, then_expires_at = struct.unpack('<ddddd', packed) end
+  if #packed == 40 then then_second, then_current, then_previous, then_open_until, then_expires_at = struct.unpack('<ddddd', packed) end
   local sum = then_second and then_second + then_current + then_previous + then_open_until + then_expires_at
   -- No cooldown is longer than an hour: what claims to stay open longer was not written by a decision.
   if not sum or sum - sum ~= 0 or then_open_until > max(now, refilled_at) + 3600 * US then

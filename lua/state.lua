@@ -1,7 +1,8 @@
 -- What is stored of the subject, and the time. Twin: src/limit/state.rs.
 --
--- The hash: `tokens` and `refilled_at` (µs) as text; `packed`, doubles: the load (second, current, previous), `open_until`, when
--- the hash expires, and, where there is an exact window, its totals. Whatever is no state of ours counts as missing, a missing
+-- The hash: `tokens` and `refilled_at` (µs) as text; `load`, packed doubles: the load (second, current, previous),
+-- `open_until`, and when the hash expires; `totals`, packed doubles, where there is an exact window. No value is longer than 64 bytes: Redis
+-- keeps such a hash in one piece, which takes half of the memory. Whatever is no state of ours counts as missing, a missing
 -- part is as new, and the next decision that writes replaces it: rubbish never means unlimited, and never stays.
 
 local clock = at
@@ -15,7 +16,7 @@ end
 
 local corrupt = false
 local wrong_type = false
-local stored = pcall('HMGET', token_key, 'tokens', 'refilled_at', 'packed')
+local stored = pcall('HMGET', token_key, 'tokens', 'refilled_at', 'load', 'totals')
 if stored.err then
   if not string.find(stored.err, 'WRONGTYPE', 1, true) then
     answers[turn] = stored

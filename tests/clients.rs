@@ -95,8 +95,8 @@ fn schemathesis_finds_nothing_that_is_not_as_described() {
         .args(["--phases", "examples,coverage,fuzzing", "--checks", "all", "--continue-on-failure", "--generation-database", "none"])
         // That one of two parameters must be there, and not both, no schema says: what it allows may be 400.
         .args(["--exclude-checks", "positive_data_acceptance"])
-        // JSON lines are nothing that schemathesis can write.
-        .args(["--exclude-path", "/admin/rate-limit/import"])
+        // JSON lines are nothing that schemathesis can write; the door for proxies takes every method, which no description can say.
+        .args(["--exclude-path", "/admin/rate-limit/import", "--exclude-path", "/v1/auth"])
         .args(["--header", &format!("Authorization: Bearer {}", service.token())])
         .current_dir(directory.path())
         .output()

@@ -98,7 +98,7 @@ async fn what_was_seen_is_handed_on_though_nobody_asks_again() {
     assert!(store.refused_from_memory() >= 40);
     let mut connection = server.connect();
     let mut load = || {
-        let packed: Vec<u8> = redis::cmd("HGET").arg("ratelimit:token:{u}").arg("packed").query(&mut connection).expect("HGET");
+        let packed: Vec<u8> = redis::cmd("HGET").arg("ratelimit:token:{u}").arg("load").query(&mut connection).expect("HGET");
         let number = |at: usize| f64::from_le_bytes(packed[at..at + 8].try_into().expect("eight bytes"));
         number(8) + number(16)
     };

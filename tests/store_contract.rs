@@ -407,7 +407,7 @@ mod only_redis {
             "bucket_capacity=5 tokens_per_second=0.001 window_limit=5 breaker_threshold=0 window_precision=sliced",
         ] {
             let policy = policy(text);
-            for field in ["tokens", "refilled_at", "packed"] {
+            for field in ["tokens", "refilled_at", "load", "totals"] {
                 for bytes in rubbish {
                     run::<()>(&mut connection, "FLUSHALL");
                     let _ = ask(&store, "u", &policy, T, 1).await;

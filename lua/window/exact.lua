@@ -1,6 +1,6 @@
 -- Each admission with its time and cost: a sorted set, score = µs, member = sequence:cost. Twin: src/limit/window/exact.rs.
 --
--- The running totals are packed in the subject's hash, so that a decision whose window does not count reads no entry. What
+-- The running totals are packed in a field of the subject's hash, so that a decision whose window does not count reads no entry. What
 -- lies at or before `dropped` is out already; it is removed when it must be: when the window counts, or could otherwise
 -- grow beyond its limit.
 
@@ -13,11 +13,12 @@ local recounted
 local out
 -- Whether an entry turned out to be none of ours: then the totals are worked out anew at the next decision.
 local distrusted = false
+local totals = stored[4]
 
 if exact then
   local count = pcall('ZCARD', window_key)
-  if packed and #packed == 96 then
-    total, entries, oldest, newest, dropped, sequence, window_expires_at = struct.unpack('<ddddddd', packed, 41)
+  if totals and #totals == 56 then
+    total, entries, oldest, newest, dropped, sequence, window_expires_at = struct.unpack('<ddddddd', totals)
     local sum = total + entries + oldest + newest + dropped + sequence + window_expires_at
     -- Not a number, beyond every time, or less than 1 for each entry.
     if sum - sum ~= 0 or max(oldest, newest, total, sequence) > 2 ^ 53 or total < entries or sequence < 0 then
@@ -25,6 +26,7 @@ if exact then
       total, entries, oldest, newest, dropped, sequence, window_expires_at = 0, -1, 0, 0, -NEVER, 0, 0
     end
   end
+  if totals and #totals ~= 56 then corrupt = true end
   if same then dropped = max(dropped, handed_dropped) end
   if count == 0 then
     -- New, expired, deleted or evicted.

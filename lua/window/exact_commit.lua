@@ -2,11 +2,12 @@
 
 -- Numbers given to a command as they are become text with %.17g, which costs more than this one does for both its uses.
 local now_text = format('%d', now)
-local packed_window = (not exact or cost == 0) and packed and #packed == 96 and string.sub(packed, 41) or ''
-if packed_window ~= '' and same then
-  -- What went out of it while a mirror answered, though it is not this decision's window.
-  local was = struct.unpack('<d', packed, 73)
-  packed_window = string.sub(packed, 41, 72) .. struct.pack('<d', max(was, handed_dropped)) .. string.sub(packed, 81)
+local totals_changed = false
+if totals and #totals == 56 and same then
+  -- What went out of it while a mirror answered, though it may not be this decision's window.
+  local was = struct.unpack('<d', totals, 33)
+  totals_changed = true
+  totals = string.sub(totals, 1, 32) .. struct.pack('<d', max(was, handed_dropped)) .. string.sub(totals, 41)
 end
 if exact and cost > 0 then
   if recounted then
@@ -70,5 +71,6 @@ if exact and cost > 0 then
   if distrusted then
     corrupt, entries = true, -1
   end
-  packed_window = struct.pack('<ddddddd', total, entries, oldest, newest, dropped, sequence, window_expires_at)
+  totals_changed = true
+  totals = struct.pack('<ddddddd', total, entries, oldest, newest, dropped, sequence, window_expires_at)
 end

@@ -25,7 +25,7 @@ const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 #[derive(Debug, clap::Args)]
 pub(super) struct StoreArgs {
     /// Keep state in this Redis; without it in this process's memory. redis:// or rediss://[user:password@]host[:port][/db],
-    /// redis+unix:///path, redis+sentinel://host[:port],…/master[/db], redis+cluster://host[:port],… (rediss+… for TLS).
+    /// redis+unix:///path, redis+sentinel://host[:port],.../master[/db], redis+cluster://host[:port],... (rediss+... for TLS).
     #[arg(long, env = "WEIR_REDIS_URL", value_name = "URL", hide_env_values = true)]
     redis_url: Option<String>,
     /// What stands before every key in Redis.

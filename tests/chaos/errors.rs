@@ -100,7 +100,7 @@ async fn case_74_parts_that_are_gone_or_of_another_type_are_as_new_and_heal() {
         "DEL ratelimit:window:{u}",
         "HDEL ratelimit:token:{u} tokens",
         "HDEL ratelimit:token:{u} refilled_at",
-        "HDEL ratelimit:token:{u} packed",
+        "HDEL ratelimit:token:{u} load totals",
         "SET ratelimit:token:{u} rubbish",
         "SET ratelimit:window:{u} rubbish",
     ] {

@@ -151,7 +151,7 @@ async fn case_121_a_key_that_was_persisted_by_hand_expires_after_the_next_decisi
     let store = patient(&server.url());
     take(&store, "u", &policy(10)).await.expect("an answer");
     server.run::<i64>("PERSIST ratelimit:token:{u}");
-    server.run::<i64>("HDEL ratelimit:token:{u} packed");
+    server.run::<i64>("HDEL ratelimit:token:{u} load totals");
     take(&store, "u", &policy(10)).await.expect("an answer");
     assert!(server.run::<i64>("PTTL ratelimit:token:{u}") > 0);
 }

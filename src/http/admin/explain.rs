@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::super::{Api, CheckBody, Problem, identity_problem};
 use super::{object, ok, problem, show};
 use crate::config::Config;
-use crate::identity::{Claims, Door, Identified, Peer, Settings, Subject, resolve};
+use crate::identity::{Claims, Door, Identified, IdentityError, Peer, Settings, Subject, parse_address, resolve};
 use crate::overrides::Target;
 
 /// A header's lines.
@@ -38,6 +38,9 @@ pub(super) async fn explain(api: &Data<Api>, request: &HttpRequest, bytes: &[u8]
     let seen = Seen::take(&mut fields, request)?;
     let body = CheckBody::parse(Value::from(fields).to_string().as_bytes())?;
     let config = api.limiter.config();
+    if body.address.as_deref().is_some_and(|address| parse_address(address.as_bytes()).is_none()) {
+        return Err(identity_problem(IdentityError::InvalidAddress));
+    }
     let Identified { subject, because, ignored } = seen.identify(api, &config.identity, &body)?;
     let route = body.path.as_deref().and_then(|path| config.route(path, body.method.as_deref().unwrap_or("")));
     let own = route.filter(|route| route.limits.is_some()).map(|route| route.name.clone());

@@ -57,7 +57,7 @@ fn other_calls() -> Vec<Call> {
             HttpMethod::Post,
             "/admin/rate-limit/explain",
             admin("explain", "Who a check would be, which route, every value with its source, and a peek")
-                .request_body(Some(body(JSON, "Check", false)))
+                .request_body(Some(body(JSON, "Explain", false)))
                 .response("200", answer("the explanation", JSON, "Explained")),
         ),
         (

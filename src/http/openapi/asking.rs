@@ -38,7 +38,11 @@ pub(super) fn calls() -> Vec<Call> {
 /// Described as a GET; the door takes every method.
 fn auth() -> OperationBuilder {
     call("auth", "asking", "Forward-auth for proxies, by any method: exactly 200 when allowed")
-        .parameter(query("user", "who asks", id()))
+        .parameter(query(
+            "user",
+            "who asks; an empty one is nobody",
+            id().min_length(Some(0)).pattern(Some("^[^\\u0000-\\u001f\\u007f-\\u009f]*$")),
+        ))
         .parameter(query("cost", "what it takes, at least 1", whole().minimum(Some(1_u64))))
         .parameter(query("route", "the route, by its name", text()))
         .parameter(query("deny_status", "the status of every other outcome, for proxies that carry only some", whole()))

@@ -53,6 +53,7 @@ pub(super) fn all() -> Vec<(&'static str, RefOr<Schema>)> {
     let object = ObjectBuilder::new;
     vec![
         ("Check", check().into()),
+        ("Explain", explain().into()),
         ("Admission", admission().into()),
         ("Problem", problem().into()),
         (
@@ -95,6 +96,18 @@ fn check() -> ObjectBuilder {
         .property("path", or_null(Type::String).description(Some("what is asked for, to find its route")))
         .property("method", or_null(Type::String))
         .property("address", address.item(typed(Type::Null)))
+}
+
+/// A check, and what some other request looked like when it came in.
+fn explain() -> ObjectBuilder {
+    let lines = AnyOfBuilder::new().item(text()).item(ArrayBuilder::new().items(text()));
+    check()
+        .property("peer", text().description(Some("the other end of the connection: an address, or unix")))
+        .property(
+            "headers",
+            ObjectBuilder::new().additional_properties(Some(RefOr::T(Schema::from(lines)))).description(Some("names, and a line or a list of lines")),
+        )
+        .property("door", text().enum_values(Some(["check", "auth"])))
 }
 
 /// A bad item of a batch is that item's error: to the batch, every item is one.
