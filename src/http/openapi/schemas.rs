@@ -105,7 +105,9 @@ fn explain() -> ObjectBuilder {
         .property("peer", text().description(Some("the other end of the connection: an address, or unix")))
         .property(
             "headers",
-            ObjectBuilder::new().additional_properties(Some(RefOr::T(Schema::from(lines)))).description(Some("names, and a line or a list of lines")),
+            ObjectBuilder::new()
+                .additional_properties(Some(RefOr::T(Schema::from(lines))))
+                .description(Some("names, and a line or a list of lines")),
         )
         .property("door", text().enum_values(Some(["check", "auth"])))
 }
