@@ -86,7 +86,7 @@ fn render(man: &Man, command: &clap::Command, page: &mut Vec<u8>) -> io::Result<
 }
 
 /// Data goes to stdout; whoever closed it has read enough.
-fn print(data: &[u8]) -> Result<(), Failure> {
+pub(super) fn print(data: &[u8]) -> Result<(), Failure> {
     match io::stdout().write_all(data) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!("cannot write: {error}"))),
         _ => Ok(()),

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 
 use clap::CommandFactory;
 use serde_json::Value;
 
+use super::paper::print;
 use super::{Cli, Failure};
 use crate::config;
 use crate::limit::Field;
@@ -18,10 +18,7 @@ use crate::limit::Field;
 pub(super) struct Args {}
 
 pub(super) fn run(_: &Args) -> Result<(), Failure> {
-    match io::stdout().write_all(reference().as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!("cannot write: {error}"))),
-        _ => Ok(()),
-    }
+    print(reference().as_bytes())
 }
 
 fn reference() -> String {

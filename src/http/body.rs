@@ -14,7 +14,8 @@ use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::Problem;
+use super::{Problem, identity_problem};
+use crate::identity::{IdentityError, parse_address};
 use crate::limit::{MAX_COST, Units};
 
 /// The body of a check. Everything may be left out; nothing else may be in it.
@@ -46,6 +47,14 @@ impl CheckBody {
     /// 400, with line and column.
     pub fn parse(body: &[u8]) -> Result<Self, Problem> {
         if body.trim_ascii().is_empty() { Ok(Self::default()) } else { parse_object(body) }
+    }
+
+    /// Where a user is named the address decides nothing; but one that is none is a mistake that the caller should hear of.
+    pub(super) fn check_address(&self) -> Result<(), Problem> {
+        match self.address.as_deref() {
+            Some(address) if parse_address(address.as_bytes()).is_none() => Err(identity_problem(IdentityError::InvalidAddress)),
+            _ => Ok(()),
+        }
     }
 }
 

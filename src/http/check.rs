@@ -10,9 +10,8 @@ use tracing::debug;
 
 use super::{
     Api, CheckBody, Families, JSON, MOST_CHECK_BYTES, NO_STORE, PROBLEM_JSON, Problem, Seconds, Shared, body, builder, headers, identify,
-    identity_problem, refuse,
+    refuse,
 };
-use crate::identity::{IdentityError, parse_address};
 use crate::limit::{Reason, Units};
 use crate::limiter::{Answer, Request};
 use crate::store::StoreError;
@@ -57,10 +56,7 @@ async fn read(api: &Shared, request: &HttpRequest, payload: &mut Payload) -> Res
 /// What a door asks the limiter for `body`.
 pub(super) fn to_request(api: &Shared, request: &HttpRequest, body: CheckBody) -> Result<Request, Problem> {
     let subject = identify(api, &api.limiter.config(), request, &body)?;
-    // A user is named and the address decides nothing; but one that is none is a mistake that the caller should hear of.
-    if body.address.as_deref().is_some_and(|address| parse_address(address.as_bytes()).is_none()) {
-        return Err(identity_problem(IdentityError::InvalidAddress));
-    }
+    body.check_address()?;
     Ok(Request { subject, path: body.path, method: body.method, cost: body.cost.map(|cost| cost.0) })
 }
 

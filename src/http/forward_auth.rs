@@ -12,7 +12,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::check::{problem_of, respond, store_away};
 use super::original::{METHOD_HEADERS, Original, PATH_HEADERS, agreed, canonical_path};
 use super::{Api, DRAIN_PATIENCE, MOST_BATCH_BYTES, Problem, Shared, believe, body, lines, peer, refuse};
-use crate::identity::{Claims, Door, InvalidUserId};
+use crate::identity::{Claims, Door, InvalidUserId, Settings};
 use crate::limit::{MAX_COST, Units};
 use crate::limiter::{Answer, Request};
 
@@ -68,17 +68,14 @@ async fn ask(api: &Api, request: &HttpRequest, told: &Told, original: Original) 
     let subject = {
         let config = api.limiter.config();
         let settings = &config.identity;
-        let said = |name: &str| lines(request, name).into_iter().filter(|line| !line.trim_ascii().is_empty()).collect::<Vec<_>>();
-        let (api_keys, user_ids): (Vec<&str>, Vec<&str>) =
-            settings.auth_headers.iter().map(|name| &**name).partition(|name| *name == &*settings.api_key_header);
+        let (api_keys, user_ids) = named_by_headers(settings, |name| lines(request, name));
         let claims = Claims {
             peer: peer(request),
             door: Door::Proxy,
             user: told.user.as_deref(),
             address: None,
-            api_keys: &api_keys.into_iter().flat_map(said).collect::<Vec<_>>(),
-            // The first that says something: they are alternatives, in the operator's order.
-            user_ids: &user_ids.into_iter().map(said).find(|lines| !lines.is_empty()).unwrap_or_default(),
+            api_keys: &api_keys,
+            user_ids: &user_ids,
             forwarded: &lines(request, "forwarded"),
             x_forwarded_for: &lines(request, "x-forwarded-for"),
         };
@@ -96,6 +93,16 @@ async fn ask(api: &Api, request: &HttpRequest, told: &Told, original: Original) 
     let answer = answer.map_err(|error| store_away(&error))?;
     let problem = problem_of(&answer);
     Ok((answer, problem))
+}
+
+/// The API keys and user ids in the headers that `identity.auth_headers` names, given the lines of each header.
+pub(super) fn named_by_headers<'a>(settings: &Settings, lines: impl Fn(&str) -> Vec<&'a [u8]>) -> (Vec<&'a [u8]>, Vec<&'a [u8]>) {
+    let said = |name: &str| lines(name).into_iter().filter(|line| !line.trim_ascii().is_empty()).collect::<Vec<_>>();
+    let (api_keys, user_ids): (Vec<&str>, Vec<&str>) =
+        settings.auth_headers.iter().map(|name| &**name).partition(|name| *name == &*settings.api_key_header);
+    // The first user id that says something: they are alternatives, in the operator's order.
+    let user_ids = user_ids.into_iter().map(&said).find(|lines| !lines.is_empty()).unwrap_or_default();
+    (api_keys.into_iter().flat_map(said).collect(), user_ids)
 }
 
 /// 200 when it was admitted; every other outcome has the status that was asked for, and says its own in a header.

@@ -10,9 +10,9 @@ mod connect;
 mod discover;
 mod error;
 mod lane;
+mod mirrors;
 mod pool;
 mod processes;
-mod refusals;
 mod script;
 mod servers;
 mod slot;
@@ -31,8 +31,8 @@ use crate::limit::{Decision, Micros, Policy, never_fits, without_state};
 use calls::Calls;
 use connect::Connector;
 pub use connect::RedisFiles;
+use mirrors::Mirrors;
 pub(crate) use pool::Connection as RedisConnection;
-use refusals::Refusals;
 use script::Question;
 pub(crate) use servers::Servers as RedisServers;
 pub use url::UrlError;
@@ -67,7 +67,7 @@ pub struct RedisStore {
     servers: Arc<RedisServers>,
     prefix: Box<str>,
     calls: Arc<Calls>,
-    refusals: Option<Arc<Refusals>>,
+    mirrors: Option<Arc<Mirrors>>,
     corrupt_states: AtomicU64,
     /// The name of this process among those that share the Redis.
     process: String,
@@ -87,7 +87,7 @@ impl RedisStore {
             calls: Calls::new(Arc::clone(&servers)),
             servers,
             prefix: prefix.into(),
-            refusals: None,
+            mirrors: None,
             corrupt_states: AtomicU64::new(0),
             process: uuid::Uuid::new_v4().to_string(),
         })
@@ -97,21 +97,21 @@ impl RedisStore {
     /// [`Mirror`](crate::limit::Mirror) for what that changes when several processes share the server.)
     #[must_use]
     pub fn with_refusals_from_memory(mut self) -> Self {
-        self.refusals = Some(Refusals::new(Arc::clone(&self.calls), &self.prefix));
+        self.mirrors = Some(Mirrors::new(Arc::clone(&self.calls), &self.prefix));
         self
     }
 
     /// Forgets what was refused to `key`: its state was reset.
     pub fn forget_refusals(&self, key: &Key) {
-        if let Some(refusals) = &self.refusals {
-            refusals.forget(key, Micros::MAX);
+        if let Some(mirrors) = &self.mirrors {
+            mirrors.forget(key, Micros::MAX);
         }
     }
 
     /// How many requests were refused from memory.
     #[must_use]
     pub fn refused_from_memory(&self) -> u64 {
-        self.refusals.as_ref().map_or(0, |refusals| refusals.answered())
+        self.mirrors.as_ref().map_or(0, |mirrors| mirrors.answered())
     }
 
     /// The Redis keys of a subject's state under `policy`: its hash, and the policy's own window if it has one.
@@ -164,7 +164,7 @@ impl RedisStore {
     /// The question of a request, with what a mirror of its subject has seen.
     fn question(&self, ask: Ask<'_>, looked_at: &[&Key]) -> Question {
         let handed_on =
-            self.refusals.as_ref().and_then(|refusals| if changes_nothing(ask) { refusals.peek(ask.key) } else { refusals.take(ask.key) });
+            self.mirrors.as_ref().and_then(|mirrors| if changes_nothing(ask) { mirrors.peek(ask.key) } else { mirrors.take(ask.key) });
         Question::decide(&self.prefix, ask, looked_at, handed_on.as_ref())
     }
 
@@ -175,12 +175,12 @@ impl RedisStore {
             self.corrupt_states.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(key = ask.key.as_str(), "stored state was none of ours: it counted as missing and is replaced");
         }
-        if let Some(refusals) = &self.refusals {
+        if let Some(mirrors) = &self.mirrors {
             match answer.refused {
-                Some(refused) => refusals.keep(ask, refused),
+                Some(refused) => mirrors.keep(ask, refused),
                 // A peek, and a cost that can never fit, changed nothing.
                 None if changes_nothing(ask) => {}
-                None => refusals.forget(ask.key, answer.decision.decided_at),
+                None => mirrors.forget(ask.key, answer.decision.decided_at),
             }
         }
         Ok(answer.decision)
@@ -193,7 +193,7 @@ impl Store for RedisStore {
         if let Some(decision) = without_state(ask.policy, ask.at.unwrap_or_else(unix_micros)) {
             return Ok(decision);
         }
-        if let Some(decision) = self.refusals.as_ref().and_then(|refusals| refusals.decide(ask)) {
+        if let Some(decision) = self.mirrors.as_ref().and_then(|mirrors| mirrors.decide(ask)) {
             return Ok(decision);
         }
         self.decision(&self.calls.ask(ask.key.as_str(), self.question(ask, &[])).await?, ask)

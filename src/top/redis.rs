@@ -49,7 +49,7 @@ impl Ranking for RedisRanking {
     async fn counts(&self, kind: Kind, now: Micros) -> Result<Vec<(Subject, u64)>, StoreError> {
         let keys: Vec<String> = minutes(now).map(|minute| self.key(kind, minute)).collect();
         let counts: Vec<(String, f64)> =
-            self.servers.query(&keys[0].clone(), ::redis::cmd("ZUNION").arg(keys.len()).arg(keys).arg("WITHSCORES")).await?;
+            self.servers.query(&keys[0], ::redis::cmd("ZUNION").arg(keys.len()).arg(&keys).arg("WITHSCORES")).await?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of counts, all whole and far below 2^53")]
         let counts = counts.into_iter().rev().filter_map(|(member, count)| Some((Subject::from_encoded(&member)?, count.max(0.0) as u64)));
         Ok(counts.collect())

@@ -384,6 +384,8 @@ fn explain_says_who_somebody_elses_request_would_be_and_why() {
     assert_eq!((&forged["subject"], &forged["ignored"]), (&json!("ip:203.0.113.77"), &json!({"user": true, "address": true})));
     assert_eq!(explain(json!({"peer": "10.2.0.1", "door": "auth", "headers": {"X-API-Key": "k"}}))["subject"], "ip:10.2.0.1", "not named");
     assert_eq!(explain(json!({"peer": "unix", "user": "u"}))["subject"], "u");
+    let nobody = explain(json!({"peer": "10.2.0.1", "door": "auth", "headers": {"X-User-ID": [" ", ""]}}));
+    assert_eq!(nobody["subject"], "ip:10.2.0.1", "an empty header is nobody, as at the door");
     assert_eq!(admin.call("POST", "explain", r#"{"peer":"203.0.113.77","user":"root"}"#).status, 403, "as the door would");
     for bad in
         [r#"{"peer":"here"}"#, r#"{"peer":7}"#, r#"{"headers":[]}"#, r#"{"headers":{"a":7}}"#, r#"{"door":"back"}"#, r#"{"usr":"a"}"#]

@@ -11,10 +11,11 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::super::forward_auth::named_by_headers;
 use super::super::{Api, CheckBody, Problem, identity_problem};
 use super::{object, ok, problem, show};
 use crate::config::Config;
-use crate::identity::{Claims, Door, Identified, IdentityError, Peer, Settings, Subject, parse_address, resolve};
+use crate::identity::{Claims, Door, Identified, Peer, Settings, Subject, resolve};
 use crate::overrides::Target;
 
 /// A header's lines.
@@ -38,9 +39,7 @@ pub(super) async fn explain(api: &Data<Api>, request: &HttpRequest, bytes: &[u8]
     let seen = Seen::take(&mut fields, request)?;
     let body = CheckBody::parse(Value::from(fields).to_string().as_bytes())?;
     let config = api.limiter.config();
-    if body.address.as_deref().is_some_and(|address| parse_address(address.as_bytes()).is_none()) {
-        return Err(identity_problem(IdentityError::InvalidAddress));
-    }
+    body.check_address()?;
     let Identified { subject, because, ignored } = seen.identify(api, &config.identity, &body)?;
     let route = body.path.as_deref().and_then(|path| config.route(path, body.method.as_deref().unwrap_or("")));
     let own = route.filter(|route| route.limits.is_some()).map(|route| route.name.clone());
@@ -105,15 +104,10 @@ impl Seen {
 
     fn identify(&self, api: &Api, settings: &Settings, body: &CheckBody) -> Result<Identified, Problem> {
         let lines = |name: &str| self.headers.get(name).into_iter().flatten().map(Vec::as_slice).collect::<Vec<_>>();
-        let (mut api_keys, mut user_ids) = (Vec::new(), Vec::new());
-        match self.door {
-            Door::Check => (api_keys, user_ids) = (lines(&settings.api_key_header), lines(&settings.user_id_header)),
-            Door::Proxy => {
-                for name in &settings.auth_headers {
-                    if *name == settings.api_key_header { &mut api_keys } else { &mut user_ids }.extend(lines(name));
-                }
-            }
-        }
+        let (api_keys, user_ids) = match self.door {
+            Door::Check => (lines(&settings.api_key_header), lines(&settings.user_id_header)),
+            Door::Proxy => named_by_headers(settings, lines),
+        };
         let claims = Claims {
             peer: self.peer,
             door: self.door,

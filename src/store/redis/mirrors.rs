@@ -39,7 +39,7 @@ impl Kept {
 type Shard = Mutex<HashMap<Key, Kept>>;
 
 /// The mirrors of one process.
-pub(super) struct Refusals {
+pub(super) struct Mirrors {
     shards: Vec<Shard>,
     hasher: RandomState,
     /// How many there are, so that a process without any looks nowhere.
@@ -51,7 +51,7 @@ pub(super) struct Refusals {
     prefix: Box<str>,
 }
 
-impl Refusals {
+impl Mirrors {
     pub(super) fn new(calls: Arc<Calls>, prefix: &str) -> Arc<Self> {
         Arc::new(Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -160,11 +160,11 @@ impl Refusals {
 }
 
 /// Hands on what old mirrors saw, for as long as there are any.
-struct Tending(Arc<Refusals>);
+struct Tending(Arc<Mirrors>);
 
 impl Tending {
     async fn tend(self) {
-        let Refusals { kept, tended, prefix, calls, .. } = &*self.0;
+        let Mirrors { kept, tended, prefix, calls, .. } = &*self.0;
         loop {
             while kept.load(Ordering::SeqCst) > 0 {
                 tokio::time::sleep(LOOK_EVERY).await;
