@@ -97,14 +97,20 @@ async fn set_capacity(cache: &Cache, user: &str, now: Instant) -> Option<Value> 
     cache.get(&key(user), now).await.expect("known").stored.own.standing.part.get(Field::BucketCapacity)
 }
 
-#[tokio::test]
-async fn an_override_deleted_by_hand_is_gone_within_its_age() {
+/// A store in which user `u` has a capacity of 7, and a cache that remembers it since then.
+async fn with_seven_remembered() -> (RedisServer, Arc<Faulty>, Cache, Instant) {
     let server = RedisServer::start();
     let store = Faulty::on(&server);
     let cache = Cache::new(store.clone(), FRESH);
     let start = monotonic();
     store.write(&target("u"), write(0, overridden(7.0))).await.expect("written");
     assert_eq!(set_capacity(&cache, "u", start).await, Some(Value::Number(7.0)));
+    (server, store, cache, start)
+}
+
+#[tokio::test]
+async fn an_override_deleted_by_hand_is_gone_within_its_age() {
+    let (server, store, cache, start) = with_seven_remembered().await;
     let _: i64 = server.connect().del("ratelimit:config:{u}").expect("DEL");
     assert_eq!(set_capacity(&cache, "u", start + FRESH).await, None);
     let reads = store.reads.load(Ordering::SeqCst);
@@ -142,12 +148,7 @@ fn found(stored: &Stored) -> weir::store::Found {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_while_it_looks_leaves_the_turn_to_the_next() {
-    let server = RedisServer::start();
-    let store = Faulty::on(&server);
-    let cache = Cache::new(store.clone(), FRESH);
-    let start = monotonic();
-    store.write(&target("u"), write(0, overridden(7.0))).await.expect("written");
-    assert_eq!(set_capacity(&cache, "u", start).await, Some(Value::Number(7.0)));
+    let (server, store, cache, start) = with_seven_remembered().await;
     let _: i64 = server.connect().hset("ratelimit:config:{u}", "bucket_capacity", "8").expect("HSET");
     store.hangs.store(true, Ordering::SeqCst);
     let gone = tokio::time::timeout(Duration::from_millis(20), cache.get(&key("u"), start + FRESH)).await;
@@ -159,12 +160,7 @@ async fn a_caller_that_goes_away_while_it_looks_leaves_the_turn_to_the_next() {
 
 #[tokio::test]
 async fn a_store_that_is_away_is_left_alone_and_what_was_known_holds() {
-    let server = RedisServer::start();
-    let store = Faulty::on(&server);
-    let cache = Cache::new(store.clone(), FRESH);
-    let start = monotonic();
-    store.write(&target("u"), write(0, overridden(7.0))).await.expect("written");
-    assert_eq!(set_capacity(&cache, "u", start).await, Some(Value::Number(7.0)));
+    let (server, store, cache, start) = with_seven_remembered().await;
     store.fails.store(true, Ordering::SeqCst);
     let before = store.reads.load(Ordering::SeqCst);
     // A minute away, with a gap told twice a second, and five hundred users never seen.
